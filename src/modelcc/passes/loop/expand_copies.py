@@ -1,4 +1,4 @@
-"""Asynchronous copies as loads and stores, for machines that have none."""
+"""Asynchronous copies as loads and stores, for machines without them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from modelcc.ir.types import DType
 
 
 def expand_copies(function: Function) -> Function:
-    """``function`` with copies that are done at once.
+    """``function`` with synchronous copies.
 
     before::
 

@@ -1,16 +1,16 @@
-"""Arithmetic that is an instruction of the processor becomes one; what it lacks becomes arithmetic.
+"""Selects the processor's instructions for arithmetic, and expands those that it lacks.
 
     let %y = add(%s, dot_bytes(%a, %b))
     let %t = dot4(load %u[0] x4, load %w[0] x4, %s)
 
-becomes, for a processor with the one and without the other::
+becomes, for a processor with the first and without the second::
 
     let %y = add_dot_bytes(%a, %b, %s)
     let %isa0 = load %u[0] x4
     let %isa1 = load %w[0] x4
     let %t = muladd(convert[i32](shuffle[3](%isa0, %isa0)), …)
 
-All that this knows of instructions is what they mean.
+The semantics of instructions is all that this uses.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from modelcc.ir.loop_traversal import (
 from modelcc.passes.loop.elementary.builder import CodeBuilder, Term, builder_for
 
 Available = Mapping[Instruction, frozenset[int]]
-"""Instructions of a processor, and for how many lanes it has each."""
+"""Instructions of a processor, and the lane counts of each."""
 
 
 def expand_instructions(function: Function, available: Available) -> Function:
-    """``function`` with instructions that are ``available``, and no others; so what it calls."""
+    """``function``, and routines that it calls, with ``available`` instructions only."""
     called = map_routines(function.body, lambda routine: expand_instructions(routine, available))
     function = replace(function, body=called) if called != function.body else function
     patterns = sorted(filter(_is_pattern, available), key=_size, reverse=True)
     innermost = {_calls(i)[-1] for i in patterns}
 
     def concerns(e: Expr) -> bool:
-        """Whether it may be an instruction, or is one that is not available."""
+        """Whether it may match an instruction, or is an unavailable one."""
         if isinstance(e, Intrinsic):
             return e.lanes not in available.get(e.instruction, ())
         return isinstance(e, ScalarCall) and e.function in innermost
@@ -56,7 +56,7 @@ def expand_instructions(function: Function, available: Available) -> Function:
 
 
 def _is_pattern(instruction: Instruction) -> bool:
-    """Whether it does what scalar functions of numbers do in each lane, to the last bit."""
+    """Whether it equals scalar functions of numbers in each lane, to the last bit."""
     parts = walk(instruction.meaning)
     return instruction.exact and all(
         isinstance(e, ScalarCall | Const) or (isinstance(e, Load) and e.offset == LANE)
@@ -81,7 +81,7 @@ class _Expander:
         self._patterns = patterns
 
     def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        """The statements, each after those it now needs."""
+        """The statements, each after the ones it now depends on."""
         result: list[Stmt] = []
         for s in body:
             expressions = [self._expression(e) for e in statement_expressions(s)]
@@ -99,7 +99,7 @@ class _Expander:
         return vectors(Intrinsic(e.instruction, args))
 
     def _selected(self, e: Expr) -> Intrinsic | None:
-        """The instruction that computes ``e`` and as much as can be of what is in it."""
+        """The instruction that computes ``e`` and as many of its subexpressions as possible."""
         for instruction in self._patterns if isinstance(e, ScalarCall) else ():
             if self._has(instruction, e.lanes):
                 bindings = dict(_matched(instruction.meaning, e))
@@ -113,7 +113,7 @@ class _Expander:
 
 
 def _matched(pattern: Expr, e: Expr) -> Iterator[tuple[str | None, Expr]]:
-    """What the operands of ``pattern`` are in ``e``; None with what is not like it."""
+    """The operands of ``pattern`` in ``e``; None for parts that do not match."""
     match pattern, e:
         case Load(), _ if pattern.dtype == e.dtype:
             yield pattern.buffer, e

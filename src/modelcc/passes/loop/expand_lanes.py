@@ -1,4 +1,4 @@
-"""Vectors as values of their lanes, for languages that have none."""
+"""Scalarisation of vectors, for languages without them."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from modelcc.ir.loop_traversal import (
 
 
 def expand_lanes(function: Function) -> Function:
-    """``function`` without vectors, but in routines that it calls.
+    """``function`` without vectors, except in routines that it calls.
 
-    All lanes of a vector are there before one of them is written.
+    All lanes of a vector are computed before one of them is stored.
 
     before::
 
@@ -98,7 +98,7 @@ def _written(s: Assign | Store | VectorScatter, value: Expr, lane: int) -> Stmt:
 
 
 def _lane(e: Expr, lane: int) -> Expr:
-    """A lane of an expression; of a scalar, itself."""
+    """A lane of an expression; a scalar itself."""
     match e:
         case Const():
             return replace(e, lanes=1)
@@ -124,7 +124,7 @@ def _lane(e: Expr, lane: int) -> Expr:
 
 
 def _reduced(e: Reduce) -> Expr:
-    """The lower half of lanes with the upper one, until one is left."""
+    """Combines the lower half of the lanes with the upper one, until one is left."""
     values = [_lane(e.value, lane) for lane in range(e.value.lanes)]
     while len(values) > 1:
         half = (len(values) + 1) // 2

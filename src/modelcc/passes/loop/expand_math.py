@@ -1,4 +1,4 @@
-"""Elementary functions become arithmetic that runs in vector registers.
+"""Expands elementary functions into arithmetic in vector registers.
 
     let %y = exp(%x)                  // 16 lanes of f32
 
@@ -22,8 +22,8 @@ range (means are 0.2 to 0.4, for ``tanh`` in f32 1.3; :data:`MAX_ULP` holds the 
     cosh       1.4   1.3
 
 The errors of ``tanh`` and ``erf`` in f32 are 3.2e-7 and 4e-7 at most.  ``exp`` and ``exp2`` give 0
-where the result is not a normal number.  ``sin``, ``cos`` and ``tan`` keep their errors up to the
-largest number; vectors with a lane beyond 2^23 (f32) or 2^17 (f64) take longer.  ``pow`` in f32 is
+where the result is not a normal number.  ``sin``, ``cos`` and ``tan`` have these errors up to the
+largest number; vectors with a lane beyond 2^23 (f32) or 2^17 (f64) are slower.  ``pow`` in f32 is
 rounded once, in f64 its relative error is up to 1e-13.
 """
 
@@ -74,7 +74,7 @@ EXPANSIONS: Mapping[str, Expansion] = MappingProxyType(
         )
     }
 )
-"""Float functions with one or two operands that are replaced; ``pow`` has forms of its own."""
+"""Expansions of float functions with one or two operands; ``pow`` has special ones."""
 
 _BOTH = {
     "exp": 1.0, "exp2": 1.0, "expm1": 2.0, "tanh": 3.0, "sinh": 2.0, "cosh": 2.0, "log": 1.0,
@@ -84,16 +84,16 @@ _BOTH = {
 MAX_ULP: Mapping[int, Mapping[str, float]] = MappingProxyType(
     {32: MappingProxyType({**_BOTH, "tanh": 5.5, "erf": 7.0}), 64: MappingProxyType(_BOTH)}
 )
-"""Bound of the error of a function by width in bits, in units in the last place, where a
-multiply-add is rounded once."""
+"""Error bounds of functions by width in bits, in units in the last place, with fused
+multiply-adds."""
 ROUNDED_TWICE = 1.25
-"""What bounds are multiplied by on processors without a fused multiply-add."""
+"""Factor of the bounds on processors without a fused multiply-add."""
 
 
 def expand_math(function: Function, arrays: bool = True) -> Function:
     """``function`` without calls of elementary functions; f16 and bf16 are computed in f32.
 
-    Without ``arrays`` there are none in local memory either, and more is selected.
+    Without ``arrays``, local arrays are replaced by selects.
     """
     if not mentions(function.body, _expands):
         return function
@@ -115,7 +115,7 @@ class _MathExpander:
         self._known: dict[Expr, Expr] = {}
 
     def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        """The statements, each after those it now needs."""
+        """The statements, each after the ones it now depends on."""
         result: list[Stmt] = []
         for s in body:
             self._known = {}
@@ -145,7 +145,7 @@ class _MathExpander:
         return result
 
     def _of_two(self, e: ScalarCall) -> Expr:
-        """The first where it is NaN: machines have the extreme that is the second then."""
+        """The first operand where it is NaN: machines' extremes return the second then."""
         first = self._builder.let(Term(e.args[0])).expr
         is_nan = ScalarCall("isnan", (first,), BOOL, e.lanes)
         plain = ScalarCall(MAY_LOSE_NAN[e.function], (first, e.args[1]), e.dtype, e.lanes)
@@ -173,7 +173,7 @@ class _MathExpander:
         return self._in_single(pow, [x, y])
 
     def _in_single(self, expansion: Expansion, args: list[Term]) -> Term:
-        """The expansion on f32 or f64 operands, each under a name."""
+        """The expansion on named f32 or f64 operands."""
         dtype = args[0].dtype
         let = self._builder.let
         wide: list[Term] = [let(let(a).to(_compute_dtype(dtype))) for a in args]
@@ -181,7 +181,7 @@ class _MathExpander:
 
 
 def _gate(e: Expr) -> tuple[Expr, Expr] | None:
-    """``x, y`` of ``x * sigmoid(y)``, which is ``x / (1 + e^-y)`` and so saves a product."""
+    """``x, y`` of ``x * sigmoid(y)``, computed as ``x / (1 + e^-y)``, which saves a product."""
     if not (isinstance(e, ScalarCall) and e.function == "mul" and e.dtype in (F32, F64)):
         return None
     match e.args:

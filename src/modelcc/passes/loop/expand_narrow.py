@@ -7,8 +7,8 @@ becomes, with ``%x: u8[n]``::
     let %narrow0 = convert[u32](load %x[i])
     let %y = select(…, nan, bitcast[f32](…))
 
-An element takes one byte, its bits the low ones.  Where a value is only moved, its byte is moved;
-arithmetic is done in f32 (floats) or 8-bit integers, and the result is rounded to nearest even.
+An element takes one byte, in its low bits.  Data movement moves the byte; arithmetic is done in f32
+(floats) or 8-bit integers, and the result is rounded to nearest even.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _NarrowExpander:
         self._builder = builder_for(function, "narrow")
 
     def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        """The statements, each after the ``Let`` it now needs."""
+        """The statements, each after the ``Let`` it now depends on."""
         result: list[Stmt] = []
         for s in body:
             expressions = [self._expression(e) for e in statement_expressions(s)]
@@ -90,7 +90,7 @@ class _NarrowExpander:
         return tuple(result)
 
     def _expression(self, e: Expr) -> Expr:
-        """``e``; the byte of it where its dtype is narrow."""
+        """``e``; as a byte if its dtype is narrow."""
         inner = operands(e)
         parts = [self._expression(o) for o in inner]
         if not any(x.dtype.is_narrow for x in (e, *inner)):
@@ -113,7 +113,7 @@ class _NarrowExpander:
                 return self._computed(e, parts)
 
     def _computed(self, e: Expr, parts: list[Expr]) -> Expr:
-        """A result of arithmetic, done on wide operands."""
+        """A result of arithmetic on widened operands."""
         wide = [self._wide(p, o.dtype) for p, o in zip(parts, operands(e), strict=True)]
         exprs = [w.expr for w in wide]
         match e:
@@ -133,13 +133,13 @@ class _NarrowExpander:
         return self._narrow(Term(done), e.dtype) if e.dtype.is_narrow else done
 
     def _wide(self, e: Expr, dtype: DType) -> Term:
-        """A value of ``dtype``, a byte if that is narrow, in the dtype to compute in."""
+        """A value of ``dtype``, a byte if that is narrow, in the dtype of computation."""
         if not dtype.is_narrow:
             return Term(e)
         return self._builder.let(widened(self._builder, self._builder.let(Term(e)), dtype))
 
     def _narrow(self, value: Term, dtype: DType) -> Expr:
-        """The byte of the number of ``dtype`` that is nearest to ``value``."""
+        """The byte of the value of ``dtype`` nearest to ``value``."""
         build = self._builder
         value = build.let(value)
         exact = dtype.is_float and value.dtype == F64

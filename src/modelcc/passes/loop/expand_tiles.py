@@ -1,4 +1,4 @@
-"""Copies of boxes of tensors as loads and stores, for machines that have none."""
+"""Box copies as loads and stores, for machines without them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from modelcc.ir.types import DType
 
 
 def expand_tiles(function: Function) -> Function:
-    """``function`` with boxes that are copied, and routines that are run, at once.
+    """``function`` with synchronous box copies and routines.
 
     before::
 
@@ -73,7 +73,7 @@ def expand_tiles(function: Function) -> Function:
 def _expanded(
     body: tuple[Stmt, ...], types: dict[str, DType], first: tuple[Condition, ...]
 ) -> tuple[Stmt, ...]:
-    """``body``, in threads of which the ``first`` one does what one does for all."""
+    """``body`` of threads, of which the ``first`` one executes single-thread statements."""
     result: list[Stmt] = []
     for s in body:
         match s:

@@ -1,4 +1,4 @@
-"""Extremes that keep NaN are found as if there were none, and again where there was one.
+"""Speculates that NaN-propagating extremes meet no NaN, and recomputes them where they did.
 
     register %acc0 = f32x16(-inf)
     unrolled t in 0 .. 3 {
@@ -22,8 +22,8 @@ becomes::
       }
     }
 
-One instruction compares two vectors with each other, of which neither may be NaN, so an element
-costs half a comparison, however many extremes it is part of.
+One unordered comparison tests two vectors for NaN at once, so an element costs half a comparison,
+however many extremes use it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from modelcc.ir.types import BOOL
 
 
 def expect_numbers(function: Function) -> Function:
-    """``function`` with its runs of extremes twice, the second time for NaN."""
+    """``function`` with its runs of extremes duplicated, the second for NaN."""
     if not mentions(function.body, _keeps_nan):
         return function
     return replace(function, body=_Expectation(_names(function)).block(function.body))
@@ -81,7 +81,7 @@ class _Expectation:
     taken: set[str]
 
     def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        """The statements of a block, and those of blocks inside."""
+        """The statements of a block and of its inner blocks."""
         result: list[Stmt] = []
         starts: dict[str, Const] = {}
         waiting = list(body)
@@ -108,7 +108,7 @@ class _Expectation:
         condition, *more = (v if v.lanes == 1 else Reduce("or", v) for v in found)
         for other in more:
             condition = ScalarCall("or", (condition, other), BOOL)
-        # What has a name of this block keeps it.
+        # Names of this block stay defined.
         again = (s for s in run if not isinstance(s, Let))
         afresh = (Assign(name, value) for name, value in own.items())
         return [*declared, *first, If(condition, (*afresh, *again), rare=True)]
@@ -123,7 +123,7 @@ class _Expectation:
 
 @dataclass
 class _Quick:
-    """Extremes that may lose NaN, which registers of as many lanes note: ``odd``."""
+    """Extremes that may lose NaN, which ``odd`` registers of equal lanes record."""
 
     names: _Expectation
     odd: dict[int, str] = field(default_factory=dict[int, str])
@@ -162,8 +162,8 @@ class _Quick:
 
 
 def _run(body: Sequence[Stmt], starts: Mapping[str, Const]) -> list[Stmt]:
-    """The longest beginning of which only registers of ``starts`` remain, extremes that keep NaN,
-    and what has a name."""
+    """The longest prefix whose only effects are NaN-propagating extremes in registers of
+    ``starts``, without ``Let`` at its end."""
     run: list[Stmt] = []
     for s in body:
         if not _is_pure(s, starts.keys()):
@@ -198,7 +198,7 @@ def _assigned(s: Stmt) -> list[str]:
 
 
 def _count(run: Sequence[Stmt]) -> int:
-    """How many extremes there are at least, where loops run."""
+    """A lower bound of the number of extremes executed, including iterations of loops."""
     total = 0
     for s in run:
         if isinstance(s, Assign):

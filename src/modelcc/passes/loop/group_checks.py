@@ -1,4 +1,4 @@
-"""Checks of indices from memory, of which hardly any fails: one branch for several of them.
+"""Checks of indices from memory, which rarely fail: one branch for several of them.
 
     let %x0 = load %x[2*i]
     let %i0 = select(lt(%x0, i64(0)), add(%x0, i64(8)), %x0)
@@ -21,8 +21,8 @@ becomes::
     store %y[2*i] = load %t[%i0]
     …
 
-Counting from the end is rare, too: an index in range needs neither.  The condition may hold where
-no check fails, in lanes that do not matter.
+Negative indices are rare, too: an index in range needs neither.  The condition may hold without a
+failing check, for inactive lanes.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ from modelcc.ir.loop_traversal import checks_in, map_blocks, names_used, stateme
 from modelcc.ir.types import BOOL, I64, U64
 
 MOST = 2
-"""Checks of a group.  More would wait for more memory before the first use of an index (of a long
+"""Checks of a group.  More would wait for more loads before the first use of an index (on a long
 row of indices, 4 at a time took 1.1 times as long)."""
 
 
 def group_checks(function: Function) -> Function:
-    """``function`` with its checks in groups, where loads of indices may go before stores."""
+    """``function`` with grouped checks, where loads of indices may be hoisted above stores."""
     if not checks_in(function):
         return function
     mutable = frozenset(p.buffer.name for p in function.parameters if p.mutable or p.shared)
@@ -78,7 +78,7 @@ def group_checks(function: Function) -> Function:
 
 @dataclass(frozen=True)
 class _Index:
-    """An index before and after what is negative counts from the end, where it is named, and its
+    """An index before and after negative values are wrapped, the statement that names it, and its
     check."""
 
     raw: Expr
@@ -87,7 +87,7 @@ class _Index:
 
     @property
     def register(self) -> str:
-        """What holds the index."""
+        """The register of the index."""
         match self.definition:
             case Let(name):
                 return name
@@ -100,7 +100,7 @@ class _Index:
 
     @property
     def outside(self) -> Expr:
-        """Whether any lane is not below the bound as it is."""
+        """Whether any lane of the raw index is outside of the bound."""
         limit: Expr = IndexOf(self.check.extent, I64)
         lanes = self.raw.lanes
         limit = limit if lanes == 1 else Splat(limit, lanes)
@@ -108,14 +108,14 @@ class _Index:
         return ScalarCall("ge", sides, BOOL, lanes)
 
     def checked(self) -> tuple[Stmt, ...]:
-        """The index, counted from the end where it is negative, and its check."""
+        """The index with negative values wrapped, and its check."""
         value, check = _wide(self.definition.value), replace(self.check, value=self.final)
         return (check,) if value == self.raw else (Assign(self.register, value), check)
 
 
 @dataclass
 class _CheckGroup:
-    """Indices that are checked at one place, and the statements behind it."""
+    """Indices that are checked together, and the statements after that."""
 
     indices: list[_Index] = field(default_factory=list[_Index])
     before: list[Stmt] = field(default_factory=list[Stmt])
@@ -157,11 +157,12 @@ def _block(body: tuple[Stmt, ...], mutable: frozenset[str]) -> tuple[Stmt, ...]:
 
 
 _PASSABLE = (Let, BindIndex, Store, VectorScatter, Prefetch, Comment, Alloc)
-"""What a load of an index may be moved past, if it has nothing to do with it."""
+"""Statements above which a load of an index may be hoisted if it does not depend on them."""
 
 
 def _joins(group: _CheckGroup, index: _Index, mutable: frozenset[str]) -> bool:
-    """Whether what ``index`` needs is before the checks of ``group``, or was moved there."""
+    """Whether the dependences of ``index`` are before the checks of ``group``, or were moved
+    there."""
     if len(group.indices) >= MOST:
         return False
     needed, moved = set(names_used((Let("", index.raw),))), list[Let]()
@@ -217,7 +218,7 @@ def _index(s: Stmt, following: Stmt | None) -> _Index | None:
 
 
 def _counted(value: Expr) -> Expr:
-    """``value``, or what it is where it is not negative, if it counts from the end otherwise."""
+    """``value``, or its raw index if negative ones are wrapped."""
     match value:
         case Convert(inner, dtype):
             return Convert(_counted(inner), dtype)

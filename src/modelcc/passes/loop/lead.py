@@ -1,8 +1,8 @@
-"""How far apart a result and an operand must begin, for both to lie in memory that they share.
+"""The distance at which a result may overlap an operand in memory.
 
-A kernel that goes through rows in order is done with an operand's first rows when it writes the
-last ones.  So its result may take the place of what has been read, if it begins a few rows before
-the operand; and if it goes from the last row to the first, a few rows behind it.
+A kernel that traverses rows in order has read an operand's first rows when it writes the last ones.
+So its result may overwrite rows that have been read if it begins a few rows before the operand; if
+it traverses them in reverse, a few rows after it.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from modelcc.ir.loop import (
 from modelcc.ir.loop_traversal import statement_expressions, walk
 
 MOMENTS = 1024
-"""Iterations, or runs of some, that are looked at one by one; of inner loops, all together."""
+"""Iterations, or runs of several, that are analysed individually; inner loops are merged."""
 
 
 Bytes: TypeAlias = tuple[int, int]
-"""The first one, and the one after the last."""
+"""The first byte and the end."""
 
 
 @dataclass(frozen=True)
 class Lead:
-    """Bytes from the start of results to that of operands at least, if results begin ``before``
-    these, and from operands to results if they begin ``behind``."""
+    """Minimum distance in bytes of results to operands, if results begin ``before`` these, and of
+    operands to results if they begin ``behind``."""
 
     before: int
     behind: int
@@ -54,19 +54,19 @@ class Lead:
 
 @dataclass(frozen=True)
 class _Moment:
-    """What is read of the operands, and what is written of the results; None if nothing is."""
+    """Bytes of operands read and of results written at a point in time; None if there are none."""
 
     read: Bytes | None
     written: Bytes | None
 
 
 class _UnknownError(Exception):
-    """Nothing is known of an access."""
+    """An access whose range is unknown."""
 
 
 @dataclass(frozen=True)
 class CallAccess:
-    """A call of ``function`` with sizes in these ranges, and what it calls results and operands."""
+    """A call of ``function`` with ranges of sizes, and its names for results and operands."""
 
     function: Function
     sizes: tuple[Range, ...]
@@ -81,9 +81,9 @@ def lead(function: Function, results: Collection[str], operands: Collection[str]
 
 
 def lead_of_calls(calls: Sequence[CallAccess], room: int = 0) -> Lead | None:
-    """Bytes that must be between the starts of what calls, one after the other, make as results and
-    read as operands, for none to be written before it was read for the last time; None if that
-    cannot be told.  Of a call up to ``room`` iterations are looked at one by one."""
+    """The minimum distance between the results that consecutive calls write and the operands they
+    read, such that no byte is written before its last read; None if unknown.  Up to ``room``
+    iterations per call are analysed individually."""
     moments: list[_Moment] = []
     known: dict[tuple[int, frozenset[str], frozenset[str]], _KernelAccesses] = {}
     for call in calls:
@@ -105,7 +105,7 @@ def lead_of_calls(calls: Sequence[CallAccess], room: int = 0) -> Lead | None:
 
 
 def _lead_of(moments: Sequence[_Moment]) -> Lead:
-    """The most that writing is ahead of what is still to be read, and behind it."""
+    """The maximum distance that writes are ahead of later reads, and behind them."""
     reads = [moment.read for moment in reversed(moments)]
     still: list[Bytes | None] = [*accumulate(reads, _both)]
     before = behind = 0
@@ -126,7 +126,7 @@ def _both(a: Bytes | None, b: Bytes | None) -> Bytes | None:
 
 @dataclass(frozen=True)
 class _Access:
-    """Elements of ``width`` bytes between two indices, both included."""
+    """Elements of ``width`` bytes between two indices, inclusive."""
 
     is_read: bool
     width: int
@@ -134,7 +134,7 @@ class _Access:
     last: Index
 
     def moment(self, ends: _IndexEnds, ranges: Mapping[str, Range]) -> _Moment:
-        """What it accesses."""
+        """The bytes accessed, for these ranges of symbols."""
         first, last = ends.of(self.first, ranges)[0], ends.of(self.last, ranges)[1]
         bytes_ = max(0, first) * self.width, (last + 1) * self.width
         return _Moment(bytes_, None) if self.is_read else _Moment(None, bytes_)
@@ -142,7 +142,7 @@ class _Access:
 
 @dataclass(frozen=True)
 class _KernelAccesses:
-    """Finds what statements access of results and operands, each once."""
+    """Accesses of statements to results and operands, memoised."""
 
     results: frozenset[str]
     operands: frozenset[str]
@@ -150,7 +150,7 @@ class _KernelAccesses:
     known: dict[int, tuple[_Access, ...]] = field(default_factory=dict[int, tuple[_Access, ...]])
 
     def of(self, s: Stmt) -> tuple[_Access, ...]:
-        """Of one statement, which holds no others."""
+        """The accesses of one statement without inner ones."""
         found = self.known.get(id(s))
         if found is None:
             found = self.known[id(s)] = tuple(self._found(s))
@@ -199,14 +199,14 @@ class _KernelAccesses:
 
 @dataclass(frozen=True)
 class _IndexEnds:
-    """The least and the greatest value of indices; sums of symbols are taken apart once."""
+    """Minimum and maximum of indices; linear forms are memoised."""
 
     known: dict[Index, tuple[int, tuple[tuple[int, str], ...]] | None] = field(
         default_factory=dict[Index, "tuple[int, tuple[tuple[int, str], ...]] | None"]
     )
 
     def of(self, index: Index, ranges: Mapping[str, Range]) -> tuple[int, int]:
-        """:class:`_UnknownError` if there is none."""
+        """Bounds of an index; :class:`_UnknownError` if there are none."""
         if isinstance(index, int):
             return index, index
         if index not in self.known:
@@ -226,7 +226,7 @@ class _IndexEnds:
 
 
 def _linear(index: Index) -> tuple[int, tuple[tuple[int, str], ...]] | None:
-    """A constant, and factors of symbols; None if it is no sum of these."""
+    """A constant and coefficients of symbols; None if not linear."""
     names = sorted(symbols(index))
     split = split_affine(index, names)
     if split is None or not isinstance(split[1], int):
@@ -243,14 +243,14 @@ def _numbers(range_: Range) -> tuple[int, int]:
 
 @dataclass
 class _MomentWalk:
-    """Goes through statements as they are executed."""
+    """Traverses statements in execution order."""
 
     accesses: _KernelAccesses
     ends: _IndexEnds
     moments: list[_Moment] = field(default_factory=list[_Moment])
 
     def visit(self, body: Sequence[Stmt], known: Mapping[str, Range], room: int) -> None:
-        """Note what ``body`` accesses; loops in up to ``room`` runs of iterations."""
+        """Records accesses of ``body``; loops in up to ``room`` runs of iterations."""
         ranges = dict(known)
         for s in body:
             match s:
@@ -261,7 +261,7 @@ class _MomentWalk:
                 case If(condition=condition):
                     for block in self._taken(s, condition, ranges):
                         self.visit(block, ranges, room)
-                case BindIndex(symbol):  # an index from memory is any
+                case BindIndex(symbol):  # an index from memory is unbounded
                     ranges[symbol] = Range(None, None)
                     self.moments += _together(
                         [a.moment(self.ends, ranges) for a in self.accesses.of(s)]
@@ -270,7 +270,7 @@ class _MomentWalk:
                     raise _UnknownError
                 case _:
                     found = [(a, a.moment(self.ends, ranges)) for a in self.accesses.of(s)]
-                    if not isinstance(s, RoutineCall):  # what it stores it has computed by then
+                    if not isinstance(s, RoutineCall):  # values are computed before stores
                         self.moments += _together([m for a, m in found if a.is_read])
                         found = [(a, m) for a, m in found if not a.is_read]
                     self.moments += _together([moment for _, moment in found])
@@ -312,7 +312,7 @@ class _MomentWalk:
 
 
 def _together(moments: Sequence[_Moment]) -> list[_Moment]:
-    """One moment for several, in which anything may come first."""
+    """Several moments merged into one, in any order."""
     read, written = (
         reduce(_both, (m.read for m in moments), None),
         reduce(_both, (m.written for m in moments), None),

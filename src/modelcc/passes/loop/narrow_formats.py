@@ -1,12 +1,12 @@
-"""Formats of narrow numbers, as arithmetic on their bits.
+"""Narrow number formats, as arithmetic on their bits.
 
-A small float with ``m`` bits of mantissa is widened by placing exponent and mantissa where f32
-has them and multiplying by the difference of the exponents' biases, which also takes care of
-subnormal numbers.  It is rounded to by adding half of what is cut off, to even; below its normal
-numbers a sum with the power of two whose last bit weighs as much as theirs rounds.
+A small float with ``m`` bits of mantissa is widened by moving exponent and mantissa to their
+positions in f32 and multiplying by a power of two for the difference of the exponents' biases,
+which also handles subnormal numbers.  It is rounded to by adding half of the dropped bits, to even;
+for subnormal results, adding the power of two with the same unit in the last place rounds.
 
-Formats: OCP 8-bit floating point (e4m3fn, e5m2), those of IEEE 754's kind (e3m4, e4m3), Noune et
-al. 2022 (the ``fnuz`` ones, in which the only NaN is 0x80), and OCP microscaling formats (e2m3,
+Formats: OCP 8-bit floating point (e4m3fn, e5m2), those with IEEE 754 semantics (e3m4, e4m3), Noune
+et al. 2022 (the ``fnuz`` ones, in which the only NaN is 0x80), and OCP microscaling formats (e2m3,
 e3m2, e2m1, and e8m0 for scales).
 """
 
@@ -44,8 +44,8 @@ class FloatFormat:
     """A small float: bits of mantissa, bias of the exponent, and its special codes.
 
     ``largest`` is the code of the largest number; larger ones become ``overflow``, and NaN
-    becomes ``nan``.  ``infinity`` is None where there is none; ``unsigned_zero`` tells that the
-    code of -0 is NaN.
+    becomes ``nan``.  ``infinity`` is None if there is none; with ``unsigned_zero`` the code of -0
+    is NaN.
     """
 
     mantissa: int
@@ -76,7 +76,7 @@ _INFINITY = 0x7F800000
 
 
 def wide_dtype(dtype: DType) -> DType:
-    """The dtype to compute in: f32 for narrow floats, 8 bits for narrow integers, else itself."""
+    """The dtype of computation: f32 for narrow floats, 8 bits for narrow integers, else itself."""
     if not dtype.is_narrow:
         return dtype
     if dtype.is_float:
@@ -85,7 +85,7 @@ def wide_dtype(dtype: DType) -> DType:
 
 
 def widened(build: CodeBuilder, byte: Term, dtype: DType) -> Term:
-    """The number that ``byte`` (u8) codes in ``dtype``, in the dtype to compute in; exact."""
+    """The value with code ``byte`` (u8) in ``dtype``, in the dtype of computation; exact."""
     if dtype == F8E8M0:
         return _power_of_two(byte)
     if dtype.is_float:
@@ -97,7 +97,7 @@ def widened(build: CodeBuilder, byte: Term, dtype: DType) -> Term:
 
 
 def narrowed(build: CodeBuilder, value: Term, dtype: DType) -> Term:
-    """The byte that codes ``value``: f32 rounded to nearest even, or the low bits of an i32."""
+    """The code of ``value`` as a byte: f32 rounded to nearest even, or the low bits of an i32."""
     if dtype == F8E8M0:
         return _exponent(build, value)
     if dtype.is_float:
@@ -106,7 +106,7 @@ def narrowed(build: CodeBuilder, value: Term, dtype: DType) -> Term:
 
 
 def odd_single(build: CodeBuilder, value: Term) -> Term:
-    """An f64 as f32, rounded to odd: rounding once more then gives what one rounding would.
+    """An f64 as f32, rounded to odd: another rounding then equals a single one.
 
     Boldo and Melquiond 2008, "Emulation of a FMA and correctly rounded sums".
     """
@@ -164,7 +164,7 @@ def _power_of_two(byte: Term) -> Term:
 
 
 def _exponent(build: CodeBuilder, value: Term) -> Term:
-    """The nearest power of two, the larger one of two; there is none for 0, negatives and NaN."""
+    """The nearest power of two, ties upwards; undefined for 0, negatives and NaN."""
     bits = build.let(value.unsigned_bits)
     rounded = (bits + 0x00400000) >> 23
     tiny = (bits.call("ge", 0x00600000)).to(U32)

@@ -1,13 +1,13 @@
-"""Quotients in f32 that are rounded to 16 bits become a quicker instruction's.
+"""Uses a faster, less accurate division for f32 quotients that are rounded to 16 bits.
 
     let %y = convert[bf16](mul(%x, div(%p, %q)))
 
-becomes, with an ``instruction`` that is wrong in the last bits of f32::
+becomes, with an ``instruction`` that is inexact in the last bits of f32::
 
     let %y = convert[bf16](mul(%x, div_fast(%p, %q)))
 
-A relative error of 2^-22 stays one through products, and moves a result of bf16 by 2^-13, one of
-f16 by 2^-11 of its last place.  Sums may lose what is before them, and are left alone.
+A relative error of 2^-22 is preserved by products, and moves a result of bf16 by 2^-13, one of f16
+by 2^-11 of its last place.  Sums may cancel, and are left alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HALVES = (F16, BF16)
 
 
 def narrow_quotients(function: Function, instruction: Instruction) -> Function:
-    """``function`` with such quotients by ``instruction``, of two operands in f32."""
+    """``function`` with such quotients of two f32 operands computed by ``instruction``."""
 
     def divides(e: Expr) -> bool:
         return isinstance(e, ScalarCall) and e.function == "div" and e.dtype in (F32, *_HALVES)
@@ -47,7 +47,7 @@ def narrow_quotients(function: Function, instruction: Instruction) -> Function:
 
 
 def _narrowed(e: Expr, instruction: Instruction, rounded: bool) -> Expr:
-    """``e``, of which few bits are kept if it is ``rounded``."""
+    """``e``, with reduced precision if it is ``rounded``."""
     match e:
         case ScalarCall(function="div", dtype=dtype) if dtype in _HALVES:
             args = tuple(Convert(_narrowed(a, instruction, False), F32) for a in e.args)
@@ -66,7 +66,7 @@ def _narrowed(e: Expr, instruction: Instruction, rounded: bool) -> Expr:
 
 
 def _keeps(e: ScalarCall | Splat) -> bool:
-    """Whether relative errors of its operands are those of its result."""
+    """Whether it preserves relative errors of its operands."""
     return isinstance(e, Splat) or (e.function in ("mul", "neg", "abs") and e.dtype == F32)
 
 

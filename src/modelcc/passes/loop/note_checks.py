@@ -1,4 +1,4 @@
-"""Checks of indices in functions whose threads wait for each other: none may leave before others.
+"""Checks of indices in functions with barriers: no thread may exit before the others.
 
     index %i = load %places[t]
     check index[i64](i) below [8]
@@ -13,7 +13,7 @@ becomes::
     let %v = load %table[i]
     barrier
 
-The run ends after such a launch, so that it does not matter what the element is that is read.
+The run ends after such a launch, so the element that is read does not matter.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from modelcc.ir.types import I64
 
 
 def note_checks(body: Sequence[Stmt], dims: Bounds) -> tuple[Stmt, ...]:
-    """``body`` where threads go on after checks, at 0 where an index is out of range.
+    """``body`` where threads continue after checks, at index 0 where one is out of range.
 
-    A check stays as it is where 0 may be out of range, too, or its index is not bound right before
+    A check is unchanged if 0 may be out of range, too, or its index is not bound directly before
     it.
     """
     found: list[Stmt] = []

@@ -1,4 +1,4 @@
-"""A parallel loop becomes a function of its own, which runs a range of the iterations.
+"""Outlines a parallel loop to a function that runs a range of its iterations.
 
     func @scale(%x: f32[n], %y: mut f32[n]; n) {
       let %s = load %x[0]
@@ -19,8 +19,8 @@ becomes::
       }
     }
 
-The function takes what the loop mentions: buffers, values and sizes.  Index symbols bound before
-it come as values, for nothing is known of these, and sizes are not negative.
+The function's parameters are the loop's free variables: buffers, values and sizes.  Index symbols
+bound before it are passed as values, since they are unbounded, and sizes are not negative.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ BEGIN, END = ".begin", ".end"
 def outline_parallel(function: Function) -> Function:
     """``function`` with a call in place of its parallel loop.
 
-    ``ValueError`` if there is another one, or it reads a register from outside.
+    ``ValueError`` if there is another one, or it reads a register from the outside.
     """
     loop = parallel_loop(function)
     others = [s for s in statements(function.body) if isinstance(s, For) and s.kind == "parallel"]

@@ -1,4 +1,4 @@
-"""What is computed and never used goes.
+"""Dead code elimination.
 
     let %t = load %x[i]
     let %u = load %x[i + 1]
@@ -9,8 +9,8 @@ becomes::
     let %t = load %x[i]
     store %y[i], %t
 
-Blocks of kernels are made whole (four rows transposed, of which three are stored), and compilers
-of C warn of variables that nothing reads.
+Blocks of kernels are generated as a whole (four rows transposed, of which three are stored), and C
+compilers warn about unused variables.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from modelcc.ir.loop_traversal import map_blocks, names_used
 
 
 def remove_unused(function: Function) -> Function:
-    """``function`` without values and index symbols that nothing mentions."""
+    """``function`` without unused values and index symbols."""
     return replace(function, body=_needed(function.body, set()))
 
 
 def _needed(body: Sequence[Stmt], used: set[str]) -> tuple[Stmt, ...]:
-    """``body`` without what neither it nor ``used``, the names of all after it, mentions."""
+    """``body`` without values used neither in it nor in ``used``, the names used after it."""
     kept: list[Stmt] = []
     for s in reversed(body):
         match s:

@@ -1,4 +1,4 @@
-"""Loops for threads as loops of one."""
+"""Parallel loops as serial ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from modelcc.ir.loop import For, Function
 
 
 def serialise(function: Function) -> Function:
-    """``function`` for where there is no pool of threads.
+    """``function`` for targets without a thread pool.
 
     before::
 

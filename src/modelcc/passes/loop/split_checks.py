@@ -1,4 +1,4 @@
-"""A function's checks of indices as a function of their own, and the function without them.
+"""Splits a function into one that checks indices and one without checks.
 
 Before::
 
@@ -19,8 +19,8 @@ After, the checks::
       }
     }
 
-and ``@update.checked``, which has all but the check.  Where threads are on a device, which has both
-asked for at once, it leaves out what the check stands before::
+and ``@update.checked``, without the check.  On a device, where both are launched without waiting
+for the result, it skips the statements that the check guards::
 
         let %g = load %places[i]
         if predicate(g >= 0, g < n) {
@@ -70,12 +70,12 @@ from modelcc.ir.loop_traversal import (
 
 
 def checks_alone(function: Function) -> Function | None:
-    """What finds out whether the checks of ``function`` hold, on those of its buffers that this
-    reads; None if they depend on what the function writes."""
+    """The function that only evaluates the checks of ``function``, with the buffers that it reads;
+    None if they depend on memory that the function writes."""
     if any(isinstance(s, Barrier | Arrive | ParallelCall) for s in statements(function.body)):
         return None
     if _is_on_a_device(function) and any(isinstance(s, While) for s in statements(function.body)):
-        return None  # what is left out may be what ends it
+        return None  # the dropped part may fail a check
     needed = _needed(function.body)
     written = {p.buffer.name for p in function.parameters if p.mutable}
     body = _kept(function.body, lambda s: isinstance(s, Check) or _defines(s) in needed)
@@ -89,7 +89,7 @@ def checks_alone(function: Function) -> Function | None:
 
 
 def without_checks(function: Function) -> Function:
-    """``function`` where the checks are known to hold."""
+    """``function`` with its checks known to hold."""
     if _is_on_a_device(function):
         body = _guarded(function.body)
     else:
@@ -102,7 +102,7 @@ def _is_on_a_device(function: Function) -> bool:
 
 
 def _guarded(body: Sequence[Stmt]) -> tuple[Stmt, ...]:
-    """``body`` with what is behind a check only done where it holds."""
+    """``body`` with statements after a check only executed if it holds."""
     found: list[Stmt] = []
     for n, s in enumerate(body):
         if not isinstance(s, Check):
@@ -118,7 +118,7 @@ def _guarded(body: Sequence[Stmt]) -> tuple[Stmt, ...]:
 
 
 def _needed(body: Sequence[Stmt]) -> frozenset[str]:
-    """Names that checks, and what leads to them, mention."""
+    """Names that checks depend on."""
     uses = list(_uses(body, ()))
     needed = frozenset(n for s, names in uses if isinstance(s, Check) for n in names)
     while True:
@@ -129,7 +129,7 @@ def _needed(body: Sequence[Stmt]) -> frozenset[str]:
 
 
 def _uses(body: Sequence[Stmt], outside: tuple[str, ...]) -> Iterator[tuple[Stmt, tuple[str, ...]]]:
-    """Statements with the names that they mention, and those that what is around them does."""
+    """Statements with the names that they and the statements around them use."""
     for s in body:
         own = (*outside, *names_used((map_blocks(s, lambda _: ()),)))
         yield s, own
@@ -138,7 +138,7 @@ def _uses(body: Sequence[Stmt], outside: tuple[str, ...]) -> Iterator[tuple[Stmt
 
 
 def _defines(s: Stmt) -> str | None:
-    """What a statement gives a value to."""
+    """The name that a statement defines."""
     match s:
         case Let(name) | Register(name) | Assign(name):
             return name
@@ -153,7 +153,7 @@ def _defines(s: Stmt) -> str | None:
 
 
 def _kept(body: Sequence[Stmt], keep: Callable[[Stmt], bool]) -> tuple[Stmt, ...]:
-    """Statements that are to be kept, and those around them."""
+    """Statements to keep, and those around them."""
     found: list[Stmt] = []
     for s in body:
         if isinstance(s, For | If | While):

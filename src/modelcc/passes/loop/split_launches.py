@@ -1,11 +1,11 @@
-"""A function of several nests of groups as one function for each: launches that follow each other.
+"""Splits a function with several grid nests into one for each: consecutive launches.
 
     func @f(%x: f32[n], %t: mut f32[n], %y: mut f32[n]; n) {
       grid g in 0 .. n { … store %t[g] = load %x[g] … }
       grid h in 0 .. n { … store %y[h] = load %t[n - 1 - h] … }
     }
 
-becomes ``@f.0(%x, %t: mut)`` and ``@f.1(%t, %y: mut)``; what a launch changes comes last.
+becomes ``@f.0(%x, %t: mut)`` and ``@f.1(%t, %y: mut)``; mutable buffers come last.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from modelcc.ir.loop_traversal import names_used, statements
 
 
 def split_launches(function: Function) -> tuple[Function, ...]:
-    """A function for each nest of groups; itself if there is one, or something beside them."""
+    """A function for each grid nest; itself if there is one, or other statements."""
     nests = function.body
     if len(nests) == 1 or not all(isinstance(s, For) and s.kind == "grid" for s in nests):
         return (function,)

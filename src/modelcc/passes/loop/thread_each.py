@@ -1,5 +1,4 @@
-"""A loop whose iterations have nothing to do with each other, with a thread of an accelerator for
-each.
+"""A parallel loop, with a thread of an accelerator for each iteration.
 
     parallel i in 0 .. n { … }
 
@@ -27,8 +26,8 @@ from modelcc.ir.types import I64
 
 
 def thread_each(function: Function, threads: int) -> Function | None:
-    """``function`` as groups of so many ``threads``; None if it is not one parallel loop from 0
-    around loops that are one thread's."""
+    """``function`` as groups of ``threads`` threads; None if it is not one parallel loop from 0
+    around serial loops."""
     match function.body:
         case (For(variable, 0, stop, body, kind="parallel"),):
             pass

@@ -1,4 +1,4 @@
-"""Loop-level arithmetic written with operators, shared parts bound by ``Let``."""
+"""Loop-level arithmetic built with operators; common subexpressions are bound by ``Let``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Term(Arithmetic):
         return self.expr.lanes
 
     def number(self, value: Plain) -> Term:
-        """A constant like this value."""
+        """A constant of this value's dtype and lanes."""
         return Term(Const(value, self.dtype, self.lanes))
 
     def call(self, function: str, *others: Term | Plain) -> Term:
@@ -112,10 +112,10 @@ class Term(Arithmetic):
 
 @dataclass
 class CodeBuilder:
-    """Collects statements under names nothing else in the function has.
+    """Collects statements, with names that are unique in the function.
 
-    Without ``arrays`` elements at computed places are selected: GPUs have no registers to index,
-    and keep such arrays in memory of each thread.
+    Without ``arrays``, dynamic indexing is replaced by selects: GPUs cannot index registers, and
+    keep such arrays in thread-local memory.
     """
 
     prefix: str
@@ -124,7 +124,7 @@ class CodeBuilder:
     statements: list[Stmt] = field(default_factory=list[Stmt])
 
     def let(self, value: Term) -> Term:
-        """The value under a name, to be used more than once."""
+        """Binds the value to a name, for several uses."""
         if isinstance(value.expr, Var | Const):
             return value
         name = self._name()
@@ -132,7 +132,7 @@ class CodeBuilder:
         return Term(Var(name, value.dtype, value.lanes))
 
     def corrected(self, usual: Term, rare: Term, correct: Callable[[], Term]) -> Term:
-        """``usual``, but in lanes where the bool ``rare`` holds what ``correct`` makes.
+        """``usual``, or the result of ``correct`` in lanes where the bool ``rare`` holds.
 
         The statements that ``correct`` adds run only if there is such a lane.
         """
@@ -148,8 +148,8 @@ class CodeBuilder:
     def corrected_each(
         self, usual: Term, rare: Term, x: Term, correct: Callable[[Term], Term]
     ) -> Term:
-        """``usual``, but in lanes where the bool ``rare`` holds what ``correct`` makes of a scalar
-        ``x``, which is not 0 there: lanes of the same value at once, in a loop without arrays.
+        """``usual``, or in lanes where the bool ``rare`` holds, the result of ``correct`` for a
+        scalar ``x``, not 0 there: lanes of equal values together, in a loop without arrays.
         """
         if x.lanes == 1:
             return self.corrected(usual, rare, lambda: correct(x))
@@ -173,7 +173,8 @@ class CodeBuilder:
         return Term(register)
 
     def table(self, words: Sequence[int], dtype: DType) -> Callable[[Term, int], list[Term]]:
-        """Constants, and how to read ``words[at : at + count]`` of them for a scalar ``at``."""
+        """A constant table, as a function that loads ``words[at : at + count]`` for a scalar
+        ``at``."""
         if not self.arrays:
             constants = [Term(Const(w, dtype)) for w in words]
             return lambda at, count: self._selected(constants, at, count)
@@ -186,7 +187,7 @@ class CodeBuilder:
         return read
 
     def _selected(self, words: list[Term], at: Term, count: int) -> list[Term]:
-        """``words[at : at + count]``, moved by each power of two in ``at``, the largest first."""
+        """``words[at : at + count]`` by conditional shifts by powers of two, the largest first."""
         for power in reversed(range((len(words) - count).bit_length())):
             moves, far = self.let((at & (1 << power)).differs(0)), words[1 << power :]
             kept = words[: count + (1 << power) - 1]
@@ -195,7 +196,7 @@ class CodeBuilder:
         return words
 
     def each_lane(self, x: Term, compute: Callable[[Term], Sequence[Term]]) -> list[Term]:
-        """What ``compute`` makes of scalars, for the lanes of ``x`` one after another in a loop."""
+        """Results of ``compute`` on scalars, for the lanes of ``x`` one after another in a loop."""
         given, lane = self._local(x.dtype, x.lanes), self._name()
         self.statements.append(Store(given, 0, x.expr))
         outside, self.statements = self.statements, []
@@ -208,7 +209,7 @@ class CodeBuilder:
         return [self.let(Term(Load(b, 0, v.dtype, x.lanes))) for b, v in pairs]
 
     def repeated(self, start: Term, times: int, step: Callable[[Term, Index], Term]) -> Term:
-        """What ``times`` steps make of ``start``, each from the value before it and its number."""
+        """``start`` after ``times`` steps, functions of the previous value and the step number."""
         register, number = Var(self._name(), start.dtype, start.lanes), self._name()
         self.statements.append(Register(register.name, start.expr))
         outside, self.statements = self.statements, []
@@ -233,7 +234,7 @@ class CodeBuilder:
 
 
 def builder_for(function: Function, prefix: str, arrays: bool = True) -> CodeBuilder:
-    """A builder for statements of ``function``: names there begin otherwise."""
+    """A builder for statements of ``function``, whose own names do not start with ``prefix``."""
     taken = set(names_used(function.body)) | {
         s.name for s in statements(function.body) if isinstance(s, Let | Register)
     }

@@ -8,7 +8,7 @@ from modelcc.passes.loop.elementary.coefficients import ERF, ERFC
 from modelcc.passes.loop.elementary.exponential import exp
 
 # Rational minimax approximation of erf(x) / x in x^2 for |x| <= 4; the coefficients are those
-# known from Eigen's and XLA's implementations.
+# of Eigen's and XLA's implementations.
 _NUMERATOR = (
     -1.60960333262415e-02, -2.95459980854025e-03, -7.34990630326855e-04, -5.69250639462346e-05,
     -2.10102402082508e-06, 2.77068142495902e-08, -2.72614225801306e-10,

@@ -1,4 +1,4 @@
-"""exp and what is made of it, for f32 and f64.
+"""exp and functions based on it, for f32 and f64.
 
 ``exp(x) = 2^n exp(r)`` with ``n = round(x / ln 2)`` and ``|r| <= ln(2)/2`` (Cody & Waite, *Software
 Manual for the Elementary Functions*, 1980).  Adding a large number rounds to an integer and leaves
@@ -26,7 +26,7 @@ class _ExponentFormat:
     ln2_low: float
 
     def magic(self, exponent: int) -> float:
-        """What leaves ``n + bias + exponent`` in the low bits when added to ``n``."""
+        """Adding it to ``n`` leaves ``n + bias + exponent`` in the low bits."""
         return 1.5 * 2.0**self.mantissa + self.bias + exponent
 
 
@@ -95,7 +95,7 @@ def sigmoid(b: CodeBuilder, x: Term) -> Term:
 def inverse_sigmoid(b: CodeBuilder, x: Term) -> Term:
     """1 + e^-x: ``1 + 2^n exp(-r)`` with ``r = x + n ln 2``, its last step one multiply-add.
 
-    The 1 hides some of the error of ``exp(-r)``, so a shorter polynomial does.
+    Adding 1 hides part of the error of ``exp(-r)``, so a shorter polynomial suffices.
     """
     form = _format(x.dtype)
     x = b.let(x.at_least(-(form.bias + 1.4) * math.log(2)).at_most((form.bias + 0.4) * math.log(2)))
@@ -116,9 +116,9 @@ def tanh(b: CodeBuilder, x: Term) -> Term:
 
 
 # Rational minimax approximations of tanh(x) / x in x^2, for |x| below saturation; the
-# coefficients are those known from Eigen's and XLA's implementations, divided by the first of the
+# coefficients are those of Eigen's and XLA's implementations, divided by the first of the
 # denominator: so the quotient is exactly 1 at the bound, and never more below, with and without
-# fused multiply-adds.  1 - tanh(x)^2 is then 0 beyond, whatever it is multiplied by.
+# fused multiply-adds.  1 - tanh(x)^2 is then exactly 0 beyond.
 _TANH_FIRST = 4.89352518554385e-03
 _TANH_NUMERATOR = tuple(c / _TANH_FIRST for c in (
     4.89352455891786e-03, 6.37261928875436e-04, 1.48572235717979e-05, 5.12229709037114e-08,
@@ -131,7 +131,7 @@ _TANH_BOUND = 7.9989142417907715
 
 
 def _tanh_single(b: CodeBuilder, x: Term) -> Term:
-    """The division comes last, so that no sum with the result takes a product unrounded."""
+    """Division is the last operation, so that no unrounded product is contracted into a sum."""
     x = b.let(x.at_least(-_TANH_BOUND).at_most(_TANH_BOUND))
     z = b.let(x * x)
     return x * polynomial(z, _TANH_NUMERATOR) / polynomial(z, _TANH_DENOMINATOR)

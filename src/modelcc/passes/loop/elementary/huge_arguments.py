@@ -1,9 +1,9 @@
 """Reduction of huge arguments of trigonometric functions by multiples of pi/2.
 
-``|x|`` is ``m 2^e`` with an integer ``m``.  Of ``1 / 2 pi`` the bits before ``2^-e`` contribute
-whole turns and the bits far behind it nothing, so that a few 32-bit words from the middle,
-multiplied by ``m`` in integers, give the fraction of a turn to any precision (M. H. Payne and R. N.
-Hanek, "Radian reduction for trigonometric functions", 1983; K. C. Ng, "Argument reduction for huge
+``|x|`` is ``m 2^e`` with an integer ``m``.  The bits of ``1 / 2 pi`` before ``2^-e`` contribute
+whole turns and those far after it nothing, so that a few 32-bit words from the middle, multiplied
+by ``m`` in integers, give the fraction of a turn to any precision (M. H. Payne and R. N. Hanek,
+"Radian reduction for trigonometric functions", 1983; K. C. Ng, "Argument reduction for huge
 arguments: good to the last bit", 1992).
 """
 
@@ -20,7 +20,7 @@ from modelcc.passes.loop.elementary.builder import CodeBuilder, Term
 _Table = Callable[[Term, int], list[Term]]
 _LOW = 0xFFFFFFFF
 _LEAD = 64
-"""Zeros before the bits of ``1 / 2 pi``, for they start at ``2^-e`` with a negative ``e``, too."""
+"""Zeros before the bits of ``1 / 2 pi``, since ``e`` may be negative."""
 
 TURN_BITS = 1184
 INVERSE_TURN = int(
@@ -31,14 +31,14 @@ INVERSE_TURN = int(
     "cf41ce7de294a4ba9afed7ec47e357421580cc11",
     16,
 )
-"""The first :data:`TURN_BITS` bits of ``1 / 2 pi`` behind the point."""
+"""The first :data:`TURN_BITS` bits of ``1 / 2 pi`` after the binary point."""
 
 
 @dataclass(frozen=True)
 class _BitFormat:
-    """A float's layout, and how many words of 32 bits the fraction of a turn needs.
+    """A float's layout, and the number of 32-bit words that the fraction of a turn needs.
 
-    No float is nearer to a multiple of pi/2 than 2^-33 (f32) or 2^-62 (f64).
+    No float is closer to a multiple of pi/2 than 2^-33 (f32) or 2^-62 (f64).
     """
 
     mantissa: int
@@ -53,8 +53,8 @@ _FORMATS = {32: _BitFormat(23, 127, 2, 9), 64: _BitFormat(52, 1023, 4, 39)}
 def reduced_huge(b: CodeBuilder, x: Term) -> tuple[Term, Term]:
     """``r`` within pi/4 of 0 and the quadrant (I32 or I64, modulo 4) for finite ``|x| >= 1``.
 
-    Lane by lane, for processors multiply 64 bits in scalars, and it leaves the code small; without
-    arrays of a scalar.
+    Lane by lane, since processors multiply 64 bits in scalars, and for small code; without arrays
+    on a scalar.
     """
     words = _FORMATS[x.dtype.bits].words
     padded = INVERSE_TURN >> (TURN_BITS + _LEAD - 32 * words)
@@ -97,9 +97,10 @@ def _window(b: CodeBuilder, read: _Table, place: Term, count: int) -> list[Term]
 
 
 def _turn_fraction(b: CodeBuilder, digits: list[Term], words: list[Term]) -> list[Term]:
-    """The first words behind the point of the product of an integer and a fraction.
+    """The first words after the point of the product of an integer and a fraction.
 
-    ``digits`` are the integer's, the lowest first, ``words`` the fraction's, the highest first.
+    ``digits`` are the integer's, least significant first, ``words`` the fraction's, most
+    significant first.
     """
     count = len(words) - len(digits)
     columns: list[list[Term]] = [[] for _ in range(count + 2)]
@@ -122,13 +123,13 @@ def _turn_fraction(b: CodeBuilder, digits: list[Term], words: list[Term]) -> lis
 
 
 def _nearest_quarter(b: CodeBuilder, turn: Term) -> tuple[Term, Term]:
-    """The quarters nearest to a fraction of 2^64, and the signed rest."""
+    """The nearest number of quarters of a fraction of 2^64, and the signed remainder."""
     quarter = b.let((turn + (1 << 61)) >> 62)
     return quarter, b.let((turn - (quarter << 62)).to(I64))
 
 
 _HALF_PI = (1.570796325802803, 9.920935796805404e-10)
-"""pi/2, its first 27 bits apart."""
+"""pi/2 as its first 27 bits plus the rest."""
 
 
 def _radians(b: CodeBuilder, high: Term, low: Term) -> Term:

@@ -1,4 +1,4 @@
-"""log and what is made of it, for f32 and f64.
+"""log and functions based on it, for f32 and f64.
 
 ``log(x) = k ln 2 + log(1 + f)`` with ``x = 2^k (1 + f)`` and ``1 + f`` between sqrt(1/2) and
 sqrt(2); the exponent and ``f`` come from the bits of ``x``.
@@ -18,7 +18,7 @@ _LN2 = {
     64: (6.93147180369123816490e-01, 1.90821492927058770002e-10),
 }
 _HUGE = {32: 1e15, 64: 1e150}
-"""From here on the square may overflow, and ``log1p(x)`` is ``log(x)``."""
+"""From here on the square may overflow, and ``log1p(x)`` equals ``log(x)``."""
 
 
 def _root_half_bits(dtype: DType) -> int:
@@ -47,7 +47,7 @@ def _combined(b: CodeBuilder, k: Term, f: Term, correction: Term | None) -> Term
 
 
 def _with_limits(x: Term, result: Term) -> Term:
-    """Infinity for infinity, -infinity for 0 and NaN for what is negative or NaN."""
+    """Infinity for infinity, -infinity for 0 and NaN for negative numbers and NaN."""
     inner = result.where(x < math.inf, x)
     outer = x.number(-math.inf).where(x.equal(0.0), math.nan)
     return inner.where(x > 0.0, outer)

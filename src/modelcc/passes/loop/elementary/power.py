@@ -1,6 +1,6 @@
 """Powers and remainders.
 
-Those of f32 are computed in f64, which leaves one rounding.
+In f32 they are computed in f64, which leaves one rounding.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def integer_pow(b: CodeBuilder, x: Term, y: Term) -> Term:
 
 
 def fmod(b: CodeBuilder, x: Term, y: Term) -> Term:
-    """Remainder with the sign of ``x``, exact; vectors with a quotient above 2^50 take longer."""
+    """Remainder with the sign of ``x``, exact; vectors with a quotient above 2^50 are slower."""
     steps = _STEPS[x.dtype.bits]
     if x.dtype == F32:
         return _fmod(b, b.let(x.to(F64)), b.let(y.to(F64)), steps).to(F32)
@@ -82,7 +82,7 @@ def fmod(b: CodeBuilder, x: Term, y: Term) -> Term:
 
 _STEP = 17
 _STEPS = {32: 5, 64: 41}
-"""Steps of 2^(3 * 17) that the quotient of the greatest and the least float is away from 2^51."""
+"""Steps of 2^(3 * 17) from 2^51 to the quotient of the greatest and the least float."""
 
 
 def _fmod(b: CodeBuilder, x: Term, y: Term, steps: int) -> Term:
@@ -110,7 +110,7 @@ def _folded(b: CodeBuilder, a: Term, d: Term, steps: int) -> Term:
 
 
 def _remainder(b: CodeBuilder, a: Term, d: Term) -> Term:
-    """Of non-negative numbers with a quotient below 2^52."""
+    """The remainder of non-negative numbers with a quotient below 2^52."""
     rest = _rest(b, a, d, b.let((a / d).call("trunc")))
     rest = b.let((rest + d).where(rest < 0.0, rest))
     return (rest - d).where(rest.call("ge", d), rest)
@@ -119,8 +119,8 @@ def _remainder(b: CodeBuilder, a: Term, d: Term) -> Term:
 def _rest(b: CodeBuilder, a: Term, d: Term, quotient: Term) -> Term:
     """``a - quotient * d`` without a rounding error, with or without a fused multiply-add.
 
-    Both factors are cut in two, so that all products are exact, and so are all differences in this
-    order: what is left of ``a`` loses leading digits as it gains trailing ones.
+    Both factors are split in two, so that all products are exact, and so are all differences in
+    this order: the remainder of ``a`` loses leading digits as it gains trailing ones.
     """
     upper = b.let((d.bits & -(1 << 27)).as_float)
     lower = b.let(d - upper)

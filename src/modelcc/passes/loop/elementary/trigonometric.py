@@ -3,7 +3,7 @@
 The argument is reduced by multiples of pi/2 in f64 (also for f32), whose leading parts are short
 enough for their products to be exact without a fused multiply-add, too (W. J. Cody and W. Waite,
 "Software Manual for the Elementary Functions", 1980).  That holds for ``|x|`` up to 2^23 (f32) and
-2^17 (f64); if a lane is beyond, :mod:`modelcc.passes.loop.elementary.huge_arguments` reduces it.
+2^17 (f64); larger lanes are reduced by :mod:`modelcc.passes.loop.elementary.huge_arguments`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LARGEST_USUAL = {32: 2.0**23, 64: 2.0**17}
 
 
 _Function = Callable[[CodeBuilder, Term, Term], Term]
-"""Of a CodeBuilder, an angle within pi/4 of 0 and the quadrant in an integer's low bits."""
+"""A function of an angle within pi/4 of 0 and the quadrant in an integer's low bits."""
 
 
 def _of_any(b: CodeBuilder, x: Term, function: _Function, quarter: int = 0) -> Term:
@@ -49,7 +49,7 @@ def _of_any(b: CodeBuilder, x: Term, function: _Function, quarter: int = 0) -> T
     usual = function(b, *_usual(b, x, _MAGIC + quarter))
     if b.arrays:
         return b.corrected(usual, huge, of_huge)
-    # What is not finite is NaN already; a lane at a time takes the fewest registers.
+    # Lanes that are not finite are NaN already; one lane at a time takes the fewest registers.
     return b.corrected_each(usual, b.let(huge & (a < math.inf)), x, of_finite)
 
 
