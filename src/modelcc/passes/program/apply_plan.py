@@ -1,4 +1,4 @@
-"""Puts the tensors of a program where its memory plan says.
+"""Applies a memory plan to the tensors of a program.
 
 Before::
 
@@ -13,8 +13,8 @@ After::
     launch @gemm(%x, %w, %h)
     launch @softmax(%v, %y)
 
-Branches and loops keep their form.  A state is copied where a loop begins or ends only if the
-memory plan has not put the tensors that it passes through in one place.
+Branches and loops keep their form.  A state is copied at the start or end of a loop only if the
+memory plan has not given its tensors the same location.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ from modelcc.passes.program.states import copied_states, kept
 
 
 def apply_plan(program: Program, plan: MemoryPlan) -> Program:
-    """``program`` in the memory that ``plan`` gives it.
+    """``program`` with the memory locations of ``plan``.
 
     Outputs that no kernel can write directly (an input, a constant, the same tensor twice) are
-    copied at the end, states last.  One that bears an input's name, or an earlier output's, is
+    copied at the end, states last.  One with the name of an input, or of an earlier output, is
     bound as ``name.output``; ``outputs`` keeps its order.
     """
     launches = [step for step in leaves(program.steps) if isinstance(step, Launch)]
@@ -95,7 +95,7 @@ def apply_plan(program: Program, plan: MemoryPlan) -> Program:
 
 
 def _overlaps(plan: MemoryPlan, places: Container[str]) -> Iterator[tuple[str, str]]:
-    """Tensors of overlapping storages, by the names that steps use."""
+    """Tensors of overlapping storages, by the names in steps."""
     for pair in plan.overlaps:
         tensors = [dict.fromkeys((name, *plan.home[name].tensors)) for name in pair]
         yield from ((a, b) for a in tensors[0] for b in tensors[1] if a in places and b in places)
@@ -103,7 +103,7 @@ def _overlaps(plan: MemoryPlan, places: Container[str]) -> Iterator[tuple[str, s
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a tensor is, under the name that steps use; ``buffer`` is that of tensors which may
+    """The location of a tensor, under its name in steps; ``buffer`` is that of tensors which may
     have other names in the same memory."""
 
     name: str
@@ -113,19 +113,19 @@ class _Place:
 
     @property
     def memory(self) -> tuple[str, str, Index]:
-        """What tells whether two tensors are in one place."""
+        """A key that is equal for two tensors in one location."""
         own = "" if self.binding.place == "arena" else self.buffer
         return (own, self.binding.segment, self.binding.offset)
 
 
 def _room(program: Program, outputs: Sequence[str], plan: MemoryPlan) -> dict[str, int]:
-    """Places for inputs and outputs, by the names that these are bound as."""
+    """Offsets for inputs and outputs in the arena, by the names that these are bound as."""
     bound = {n: n for n in program.inputs} | dict(zip(program.outputs, outputs, strict=True))
     return {bound[name]: offset for name, offset in plan.room.items()}
 
 
 def _arena(plan: MemoryPlan, launches: Sequence[Launch]) -> Index:
-    """The arena's size, with room for an index that is out of range."""
+    """The arena's size, with room for recording an index out of range."""
     checked = any(launch.bounds for launch in launches)
     return maximum(plan.arena, FAULT_BYTES) if checked else plan.arena
 
@@ -133,9 +133,9 @@ def _arena(plan: MemoryPlan, launches: Sequence[Launch]) -> Index:
 @dataclass
 class _Steps:
     """Steps in planned memory; ``names`` are those of the functions they launch, in order, empty
-    for one that has nothing left to do.
+    for launches that became no-ops.
 
-    ``states`` are what a loop's state is where the loop begins or has ended.
+    ``states`` are the tensors of a loop's states at its start or end.
     """
 
     program: Program
@@ -145,7 +145,7 @@ class _Steps:
     now: int = 0
 
     def bound(self, tensor: str) -> str:
-        """The name steps use: arena tensors keep theirs, others share that of their buffer."""
+        """The name in steps: arena tensors keep theirs, others share that of their buffer."""
         storage = self.plan.home[tensor]
         return tensor if storage.place == "arena" else storage.name
 
@@ -174,12 +174,12 @@ class _Steps:
         return tuple(placed)
 
     def _allocations(self, source: tuple[str, ...]) -> list[Step]:
-        """What is asked for after the step that has this number in the timeline."""
+        """Allocations after the step with this number in the timeline."""
         now, self.now = self.now, self.now + 1
         return [Allocate(m.name, m.size, source) for m in self.plan.dynamic if m.step == now]
 
     def _launch(self, call: Launch) -> list[Launch]:
-        """The call, unless it would copy what is there."""
+        """The call, unless it only copies in place."""
         name = next(self.names)
         if not name:
             return []
@@ -205,13 +205,13 @@ class _Steps:
         return [*begin, repeat, *end]
 
     def _copied(self, loop: Repeat[Step], target: _Place, tensor: str) -> list[CopyTensor]:
-        """A copy of ``tensor`` to ``target``, unless it is there."""
+        """A copy of ``tensor`` to ``target``, unless it is there already."""
         if target.memory == self.place(tensor).memory:
             return []
         return [CopyTensor(self._name(target), self.bound(tensor), loop.source)]
 
     def _state(self, carry: Carry, loop: Repeat[Step], at: Index | None, suffix: str) -> _Place:
-        """Where the state is when the counter is ``at``."""
+        """Location of the state when the counter is ``at``."""
         place = self.place(carry.state)
         offset = place.binding.offset
         if loop.counter not in symbols(offset) or at is None:
@@ -220,7 +220,7 @@ class _Steps:
         return replace(place, name=f"{carry.state}.{suffix}", binding=binding)
 
     def place(self, tensor: str) -> _Place:
-        """Where a tensor is."""
+        """Location of a tensor."""
         home = self.plan.home[tensor]
         segment = self.plan.segment.get(home.name, "")
         binding = Binding(home.place, self.plan.offset(tensor), segment)
@@ -228,8 +228,8 @@ class _Steps:
         return _Place(self.bound(tensor), self.program.types[tensor], binding, buffer)
 
     def kept(self, state: str) -> str:
-        """Where the next value of a state that is to be copied is from: a copy of its own of what
-        is overwritten meanwhile."""
+        """The source of the next value of a state that is to be copied: a copy of its own if the
+        tensor is overwritten meanwhile."""
         name = kept(state)
         if name not in self.plan.home:
             return self.bound(state)
@@ -244,8 +244,8 @@ class _Steps:
 
 
 def _copies(program: Program, outputs: Sequence[str], writer: _Steps) -> Iterator[Step]:
-    """Steps that write the outputs which no kernel writes, those of data-dependent size
-    allocated before."""
+    """Steps that copy outputs which no kernel writes, after allocating those of data-dependent
+    size."""
     read = frozenset(program.read_sizes)
     names = dict(zip(outputs, program.outputs, strict=True))
     for bound, name in names.items():
@@ -269,7 +269,7 @@ def _states(program: Program, outputs: Sequence[str]) -> dict[str, str]:
 
 
 def _dims(program: Program, launches: Sequence[Launch]) -> dict[str, Range]:
-    """Bounds of every dimension that matters: named by a tensor's shape or a step's size."""
+    """Bounds of every dimension that a tensor's shape or a step's size uses."""
     sizes = [dim for t in program.types.values() for dim in t.shape]
     sizes += [size for launch in launches for size in launch.sizes]
     sizes += _trips(program.steps)
@@ -300,7 +300,7 @@ def _output_names(program: Program, plan: MemoryPlan) -> tuple[str, ...]:
 def _places(
     program: Program, steps: Sequence[Step], outputs: Sequence[str], writer: _Steps
 ) -> Mapping[str, _Place]:
-    """Where everything is that is passed, or that a step mentions."""
+    """Locations of all arguments and results, and of all tensors that steps use."""
     places: dict[str, _Place] = {}
     for name in program.inputs:
         places[name] = _Place(name, program.types[name], Binding("input"), name)

@@ -1,4 +1,4 @@
-"""Blocks of memory that are live at known times, and what is live at once."""
+"""Blocks of memory with live ranges, and bounds of their sizes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Offsets = tuple[int, ...]
 """First byte of each block."""
 
 Leads = Mapping[tuple[int, int], tuple[int, int]]
-"""Pairs of blocks that may share memory, if the first begins so many bytes before the second, or
-so many behind it."""
+"""Pairs of blocks that may overlap, if the first begins at least these numbers of bytes before, or
+after, the second."""
 
 NO_LEADS: Leads = MappingProxyType({})
 
 
 def live_sizes(blocks: Sequence[LiveBlock]) -> dict[int, int]:
-    """Bytes live at each step at which a block begins; the sum is greatest at one of these."""
+    """Bytes live at each step at which a block begins; the maximum is at one of these."""
     steps = sorted({b.first for b in blocks})
     change = [0] * (len(steps) + 1)
     for b in blocks:
@@ -40,12 +40,12 @@ def live_sizes(blocks: Sequence[LiveBlock]) -> dict[int, int]:
 
 
 def lower_bound(blocks: Sequence[LiveBlock]) -> int:
-    """No arena is smaller than the greatest sum of sizes live at once."""
+    """A lower bound of the arena: the maximum of the sizes live at once."""
     return max(live_sizes(blocks).values(), default=0)
 
 
 def shared_bound(blocks: Sequence[LiveBlock], leads: Leads) -> int:
-    """As :func:`lower_bound`, where pairs share all the memory that they can."""
+    """As :func:`lower_bound`, with maximal overlap of pairs."""
     live = live_sizes(blocks)
     for (over, under), (before, behind) in leads.items():
         at, over_size, under_size = blocks[over].first, blocks[over].size, blocks[under].size
@@ -61,7 +61,7 @@ def height(blocks: Sequence[LiveBlock], offsets: Sequence[int]) -> int:
 
 
 def pairs_live(blocks: Sequence[LiveBlock]) -> int:
-    """Pairs of blocks that are live at a common step."""
+    """Number of pairs of blocks that are live at a common step."""
     ends = sorted(b.last for b in blocks)
     starts = sorted(b.first for b in blocks)
     return sum(n - bisect_left(ends, first) for n, first in enumerate(starts))

@@ -1,13 +1,13 @@
-"""Memory of a loop's states: updated in place where that can be, else in two halves by turns.
+"""Memory of a loop's states: updated in place where possible, else double-buffered.
 
-In place, the next state is computed where the present one is: nothing reads that any more, or
-the kernel that does allows it::
+In place, the next state is computed over the current one, which is dead, or which the kernel may
+overwrite::
 
     repeat [t < 8] carry(%c = %first then %n last %end) { call @gate(%c, %n) in place }
 
-becomes: %first, %c, %n and %end are one buffer.  Else, and if the number of iterations is known
-when the program starts, the buffer has two halves, and offsets follow the counter's parity: %c is
-at ``size * (t mod 2)``, %n at ``size * ((t + 1) mod 2)``.  Else states are copied back.
+becomes: %first, %c, %n and %end are one buffer.  Otherwise, if the trip count is known when the
+program starts, the buffer has two halves, and offsets follow the counter's parity: %c is at
+``size * (t mod 2)``, %n at ``size * ((t + 1) mod 2)``.  If it is not, states are copied back.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def share_carried(
     over: Container[str] = (),
     alignment: int = ALIGNMENT,
 ) -> tuple[Storage, ...]:
-    """Storages after merging those of the states of every loop; next states in ``over`` may be
-    computed where present ones are, others in a half that starts at a multiple of ``alignment``."""
+    """Storages after merging those of the states of every loop; next states in ``over`` may
+    overwrite current ones, others use a half that starts at a multiple of ``alignment``."""
     sharing = _Sharing(line, storages, over, alignment)
     for span in line.loops:
         for carry in span.loop.carries:
@@ -52,7 +52,7 @@ class _Sharing:
         self._taken: set[str] = set()
 
     def merge(self, span: LoopSpan, carry: Carry) -> None:
-        """Give the states of a carry one storage, as far as they can share one."""
+        """Merges the storages of a carry's states, as far as possible."""
         state, following = self.home[carry.state], self.home[carry.next]
         together = self._free(carry.state) and self._free(carry.next)
         alternate = span.loop.trips is not None and span.loop.condition is None
@@ -94,7 +94,7 @@ class _Sharing:
         offsets: Mapping[str, Index] | None = None,
         size: Index | None = None,
     ) -> None:
-        """One storage for ``group``, needed throughout the loop."""
+        """One storage for ``group``, live throughout the loop."""
         keeper = next((s for s in group if s.place == "output"), group[0])
         merged = replace(
             keeper,
@@ -109,8 +109,8 @@ class _Sharing:
 
 
 def slid_states(program: Program, line: Timeline) -> dict[str, str]:
-    """Next states that a function may write over present ones, since it is the last to read these
-    and does so before; with the name of the function."""
+    """Next states that a function may write over current ones, since it reads these last and
+    before; with the name of the function."""
     bounds = line.bounds(program.dims)
     found: dict[str, str] = {}
     for carry in (carry for span in line.loops for carry in span.loop.carries):
@@ -133,7 +133,7 @@ def slid_states(program: Program, line: Timeline) -> dict[str, str]:
 
 
 def _in_place(line: Timeline, carry: Carry) -> bool:
-    """Whether the next state may be written where the present one is."""
+    """Whether the next state may overwrite the current one."""
     written = min(line.touches[carry.next])
     needed = line.needed(carry.state)
     assert needed is not None

@@ -1,4 +1,4 @@
-"""Indices are checked before a state is written: a run that fails leaves states as they were.
+"""Checks indices before a state is written: a run that fails leaves states unchanged.
 
 Before, with a check in the kernel that changes the state::
 
@@ -25,7 +25,7 @@ from modelcc.passes.program.order_states import overwritten
 
 
 def check_first(program: Program) -> Program:
-    """``program`` with the checks of steps that states' next values are in as steps before them."""
+    """``program`` with checks split from steps that write states, and run before them."""
     if not program.states:
         return program
     splitting = _Splitting(program)
@@ -52,7 +52,7 @@ def _inside(step: Step) -> Sequence[Launch]:
 
 @dataclass(frozen=True)
 class _Split:
-    """A launch as two."""
+    """A launch split in two."""
 
     checks: Launch
     rest: Launch
@@ -67,7 +67,7 @@ class _Splitting:
         self.callees: dict[str, Callee] = {}
 
     def steps(self) -> tuple[Step, ...]:
-        """All steps; ``callees`` are those that are new."""
+        """All steps; ``callees`` collects the new functions."""
         found: list[Step] = []
         for step in self._program.steps:
             touched = {*map(self._base, step_tensors(step))}

@@ -1,9 +1,9 @@
 """Memory whose size depends on data: bounded from above, or allocated while the program runs.
 
-A tensor of ``k`` elements, where ``k`` is read from memory and ``0 <= k <= n``, takes the place
-of one of ``n`` elements in the arena.  Without an upper bound it goes to a *segment*, which the
-host is asked for as soon as ``k`` is known.  Outputs are always asked for: they are returned at
-their exact size.
+A tensor of ``k`` elements, where ``k`` is read from memory and ``0 <= k <= n``, is given the space
+of ``n`` elements in the arena.  Without an upper bound it goes to a *segment*, which the host
+allocates as soon as ``k`` is known.  Outputs are always allocated: they are returned at their exact
+size.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def aligned(size: Index, alignment: int = ALIGNMENT) -> Index:
 
 @dataclass(frozen=True)
 class DynamicAllocation:
-    """``size`` bytes called ``name``, an output or a segment, to be asked for after ``step``.
+    """``size`` bytes called ``name``, an output or a segment, allocated after ``step``.
 
     ``offsets`` are those of the ``storages`` of a segment within it.
     """
@@ -44,7 +44,7 @@ class DynamicAllocation:
 def bounded(program: Program, storages: Sequence[Storage], line: Timeline) -> list[Storage]:
     """Storages with sizes in terms of the inputs' dimensions, where these bound them.
 
-    Dimensions with a greatest size count as that, so the arena of a model whose dimensions are all
+    Dimensions with an upper bound count as that, so the arena of a model whose dimensions are all
     bounded is static.  :class:`ModelError` if a size depends on the counter of a loop and has no
     bound.
     """
@@ -59,7 +59,7 @@ def bounded(program: Program, storages: Sequence[Storage], line: Timeline) -> li
 
 
 def _inner_symbols(program: Program, line: Timeline) -> tuple[frozenset[str], Bounds]:
-    """Symbols without a value before the program runs, and bounds of all."""
+    """Symbols without a value before the program runs, and bounds of all symbols."""
     counters = {span.loop.counter for span in line.loops}
     return frozenset(program.read_sizes) | counters, line.bounds(program.dims)
 
@@ -77,7 +77,7 @@ def _late(storage: Storage, line: Timeline) -> Index:
 def dynamic_allocations(
     program: Program, storages: Sequence[Storage], line: Timeline, alignment: int = ALIGNMENT
 ) -> tuple[DynamicAllocation, ...]:
-    """What the host has to be asked for, in the order of steps."""
+    """Allocations by the host, in the order of steps."""
     gone = frozenset(program.read_sizes)
     if not gone:
         return ()
@@ -85,7 +85,7 @@ def dynamic_allocations(
     parts: list[DynamicAllocation] = []
     waiting: dict[int, list[Storage]] = {}
     for storage in storages:
-        # What an output is a view of may have other extents than the output has.
+        # The tensor that an output is a view of may have other extents.
         extents = symbols_of(program.types[storage.name].shape) | symbols(storage.size)
         if storage.place == "output" and extents & gone:
             step = _known_after(line, storage, extents)
@@ -107,14 +107,14 @@ def _upper(size: Index, gone: frozenset[str], dims: Bounds) -> Index | None:
 
 
 def symbols_of(shape: Sequence[Index]) -> frozenset[str]:
-    """Those of all extents: also of a tensor without elements, which has a shape still."""
+    """Symbols of all extents, even of a tensor without elements."""
     return frozenset[str]().union(*map(symbols, shape))
 
 
 def _known_after(line: Timeline, storage: Storage, names: frozenset[str]) -> int:
     """The step that reads the last of ``names``, symbols in a storage's shape; -1 if it is none.
 
-    Reads and constraints that follow it at once, before the storage is used, come first.
+    Immediately following reads and constraints, before the storage is used, are included.
     """
     read, calls = line.read_at, line.calls
     last = max((read[name] for name in names if name in read), default=-1)
@@ -126,10 +126,10 @@ def _known_after(line: Timeline, storage: Storage, names: frozenset[str]) -> int
 def _segment(
     name: str, step: int, storages: Sequence[Storage], alignment: int
 ) -> DynamicAllocation:
-    """Storages that are live at once lie apart; the places of others are taken again."""
+    """Storages that are live at once are disjoint; space of dead ones is reused."""
     offsets: dict[str, Index] = {}
     size: Index = 0
-    taken: dict[Index, list[tuple[int, str]]] = {}  # by size: last step, and whose place it is
+    taken: dict[Index, list[tuple[int, str]]] = {}  # by size: last step, and owner of the space
     for storage in sorted(storages, key=lambda s: (s.first, s.name)):
         wanted = aligned(storage.size, alignment)
         places = taken.setdefault(wanted, [])

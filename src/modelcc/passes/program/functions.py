@@ -1,4 +1,4 @@
-"""Equal kernels become one function; every function gets a name of its own."""
+"""Deduplicates equal kernels, and gives every function a unique name."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class UniqueFunctions:
 def unique_functions(
     calls: Sequence[tuple[Launch, Callee]], foreign: Collection[str] = ()
 ) -> UniqueFunctions:
-    """Functions that are called, equal ones once, named after the first of them.
+    """Called functions without duplicates, named after the first of equal ones.
 
-    Those that get tensors of ``foreign`` buffers, which the caller allocates, rely on no more
-    than the alignment of one element there; functions of groups get them in memory of a device's,
-    which allocates it.  ``source`` becomes that of all steps together.
+    Parameters for tensors of ``foreign`` buffers, which the caller allocates, assume only the
+    alignment of one element; not in functions of groups, whose device memory the runtime allocates.
+    ``source`` becomes that of all steps together.
     """
     numbers: dict[Content, int] = {}
     last: dict[tuple[str, tuple[Parameter, ...]], tuple[Function, int]] = {}
@@ -41,7 +41,7 @@ def unique_functions(
         function = meaning_of(callee)
         own = function.name, _parameters(call, function, foreign)
         before, place = last.get(own, (None, 0))
-        if before is None or before.body is not function.body:  # bodies are large to compare
+        if before is None or before.body is not function.body:  # comparing bodies is expensive
             function = replace(function, parameters=own[1])
             content = (function.parameters, function.sizes, function.body, call_of(callee))
             place = numbers.setdefault(content, len(numbers))

@@ -1,7 +1,7 @@
-"""Copies of what is in its place already: a scatter that updates its operand where it lies.
+"""Removes copies of a tensor to itself: a scatter that updates its operand in place.
 
-A kernel that changes some elements of a tensor copies it first, since it does not know where its
-result will be.  Where memory is planned such that both are one buffer, the copy goes::
+A kernel that changes some elements of a tensor copies it first, as it does not know the location
+of its result.  If memory planning makes both one buffer, the copy is removed::
 
     for i in 0 .. n { store %y[i] = load %x[i] }      with %x and %y in one place
 """
@@ -20,8 +20,8 @@ from modelcc.passes.program.plan_memory import MemoryPlan
 
 
 def without_idle_copies(function: Callee, call: Launch, plan: MemoryPlan) -> Callee | None:
-    """What ``call`` launches without stores of what is there, in the memory of ``plan``; None if
-    it does nothing else."""
+    """The callee of ``call`` without copies to the same location, in the memory of ``plan``; None
+    if it does nothing else."""
     if isinstance(function, LibraryFunction):
         return function
     places: dict[tuple[str, Index], str] = {}

@@ -1,14 +1,14 @@
-"""Launches of few threads that nothing orders become one.
+"""Horizontal fusion: independent launches of few threads become one.
 
-A launch has a time of its own, however little it does: the halves of a rotary embedding, what is
-added to two caches, or the parts of a concatenation, are a few groups each.
+A launch has a fixed overhead, however little it does: the halves of a rotary embedding, updates of
+two caches, or the parts of a concatenation, are a few groups each.
 
 before::
 
     launch @keys(%k, %cos, %turned)
     launch @values(%v, %cache, %kept)
 
-After, with the groups of @values behind those of @keys::
+After, with the groups of @values following those of @keys::
 
     launch @keys_values(%k, %cos, %v, %cache, %turned, %kept)
 """
@@ -55,19 +55,19 @@ from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.types import I64
 
 _PLAIN = For, If, Let, BindIndex, Register, Assign, Store, VectorScatter
-"""What each thread does by itself."""
+"""Statements that involve a single thread."""
 
 
 @dataclass(frozen=True)
 class JoinLaunches:
-    """Launches next to each other, of up to so many ``threads`` together, which a machine runs all
-    at the same time, and ``parameters``."""
+    """Adjacent launches, with up to ``threads`` threads in total, which a machine runs
+    concurrently, and up to ``parameters`` parameters."""
 
     threads: int
     parameters: int = 16
 
     def __call__(self, program: Program) -> Program:
-        """``program`` before memory is planned."""
+        """``program`` before memory planning."""
         joining = _JoinedSteps(self, program, Names(program.callee))
         steps = joining.steps(program.steps)
         launched = {step.callee for step in leaves(steps) if isinstance(step, Launch)}
@@ -78,7 +78,7 @@ class JoinLaunches:
 
 @dataclass(frozen=True)
 class _Kernel:
-    """A function of one loop over groups and one over threads."""
+    """A function of one grid nest and one thread nest."""
 
     function: Function
     group: str
@@ -90,8 +90,8 @@ class _Kernel:
 
 @dataclass(frozen=True)
 class _LaunchPair:
-    """What two launches, one after the other, have in common: for each argument of the second one
-    the number of the same one of the first, which both read, or write parts of, or none."""
+    """Common arguments of two consecutive launches: for each argument of the second one its
+    position in the first one, if both read it or write parts of it, or none."""
 
     first: tuple[str, tuple[Index, ...]]
     """A function, and its sizes."""
@@ -106,7 +106,7 @@ class _JoinedSteps:
     names: Names
     made: dict[_LaunchPair, Function] = field(default_factory=dict[_LaunchPair, Function])
     functions: dict[str, Function] = field(default_factory=dict[str, Function])
-    """Those that are made, by their names."""
+    """Generated functions by name."""
 
     def steps(self, given: Sequence[Step]) -> tuple[Step, ...]:
         """Steps of a block."""
@@ -135,7 +135,7 @@ class _JoinedSteps:
         return self.functions.get(name) or self.program.callee[name]
 
     def _joined(self, first: Launch, second: Launch) -> Launch | None:
-        """Both; None if they stay two."""
+        """The fused launch; None if they stay separate."""
         one, other = (_kernel(self._callee(it.callee), it.sizes) for it in (first, second))
         if one is None or other is None or not (_is_plain(first) and _is_plain(second)):
             return None
@@ -165,8 +165,8 @@ class _JoinedSteps:
         )
 
     def _independent(self, first: Launch, one: Function, second: Launch, other: Function) -> bool:
-        """Whether neither writes what the other one reads or writes, but for other parts of it, nor
-        states, which may lie where others do."""
+        """Whether neither writes tensors that the other one accesses, except disjoint parts, nor
+        states, which may alias others."""
         bases, states = self.program.bases, self.program.states
         touched, written = list[set[str]](), list[set[str]]()
         for launch, function in ((first, one), (second, other)):
@@ -186,12 +186,12 @@ def _is_plain(launch: Launch) -> bool:
 
 
 def _filled(first: Launch, second: Launch) -> frozenset[str]:
-    """What either launch writes parts of, which are other ones, as of a concatenation."""
+    """Tensors of which the launches write disjoint parts, as of a concatenation."""
     return frozenset(first.partial).intersection(second.partial)
 
 
 def _kernel(callee: Callee, sizes: Sequence[Index]) -> _Kernel | None:
-    """What can be joined, of these sizes; None for all else."""
+    """The kernel if it can be joined, with these sizes; otherwise None."""
     match callee:
         case Function(body=(For(g, 0, int() as groups, (thread,), 1, "grid"),)):
             pass
@@ -211,7 +211,7 @@ def _kernel(callee: Callee, sizes: Sequence[Index]) -> _Kernel | None:
 
 
 def _by_itself(body: Sequence[Stmt]) -> bool:
-    """Whether each thread does what it does without others."""
+    """Whether threads do not communicate."""
     return all(
         isinstance(s, _PLAIN)
         and not (isinstance(s, For) and s.kind in ("grid", "thread", "parallel"))
@@ -221,8 +221,8 @@ def _by_itself(body: Sequence[Stmt]) -> bool:
 
 
 def _same(first: Launch, one: Function, second: Launch, filled: Set[str]) -> tuple[int | None, ...]:
-    """For each argument of ``second`` the number of the same one of ``first``, if that reads it, or
-    both have ``filled`` parts of it."""
+    """For each argument of ``second`` its position in ``first``, if that reads it, or both write
+    ``filled`` parts of it."""
     pairs = list(zip(first.arguments, one.parameters, strict=True))
     shared = [name for name, p in pairs if not p.mutable or name in filled]
     numbers = {name: first.arguments.index(name) for name in shared}
@@ -230,11 +230,11 @@ def _same(first: Launch, one: Function, second: Launch, filled: Set[str]) -> tup
 
 
 def _both(one: _Kernel, other: _Kernel, same: Sequence[int | None], name: str) -> Function:
-    """The groups of ``other`` behind those of ``one``."""
+    """The groups of ``one`` followed by those of ``other``."""
     inside = *_names(one), *_names(other)
     names = Names(dict.fromkeys((*inside, *(p.buffer.name for p in one.function.parameters))))
     olds = [p.buffer.name for p in one.function.parameters]
-    # What `other` defines may be called like a parameter that an earlier join has named.
+    # Names defined in `other` may clash with parameters that an earlier join has named.
     own = {old: names.fresh(old) for old in olds if old in _defined(other)}
     given = [
         replace(p, buffer=replace(p.buffer, name=own.get(p.buffer.name, p.buffer.name)))
@@ -271,7 +271,7 @@ def _both(one: _Kernel, other: _Kernel, same: Sequence[int | None], name: str) -
 
 
 def _names(kernel: _Kernel) -> tuple[str, ...]:
-    """All that a kernel defines or mentions."""
+    """All names that a kernel defines or uses."""
     return (kernel.group, kernel.thread, *names_used(kernel.body), *_defined(kernel))
 
 
@@ -294,7 +294,7 @@ def _defined(kernel: _Kernel) -> tuple[str, ...]:
 def _side(
     kernel: _Kernel, body: tuple[Stmt, ...], group: Index, thread: Index, threads: int
 ) -> tuple[Stmt, ...]:
-    """What a group of ``kernel`` does, by so many threads."""
+    """The statements of a group of ``kernel``, on ``threads`` threads."""
     places = (kernel.group, group), (kernel.thread, thread)
     bound = tuple(BindIndex(name, IndexOf(place, I64)) for name, place in places)
     if kernel.threads == threads:
@@ -303,7 +303,7 @@ def _side(
 
 
 def _renamed(body: Sequence[Stmt], names: Mapping[str, str]) -> tuple[Stmt, ...]:
-    """``body`` on buffers of other names."""
+    """``body`` with buffers renamed."""
 
     def expression(e: Expr) -> Expr:
         e = with_operands(e, tuple(map(expression, operands(e))))

@@ -1,4 +1,4 @@
-"""Typical values of named dimensions, to compare plans by; plans are right for all values."""
+"""Typical values of named dimensions, to compare plans; plans are valid for all values."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from modelcc.ir.index import DIM, Bounds, Index, symbols
 
 TYPICAL = 32
-"""What an unbounded dimension (a batch, a number of tokens) is taken to be."""
+"""Typical value of an unbounded dimension (a batch, a number of tokens)."""
 
 LARGE = 512
-"""What an unbounded dimension is taken to be at its largest."""
+"""Large value of an unbounded dimension."""
 
 
 def nominal_values(sizes: Iterable[Index], dims: Bounds) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Orders kernels so that less memory is live at once; a branch or loop is one step.
+"""Orders kernels to reduce peak memory; a branch or loop is one step.
 
 Beam search over topological orders: partial orders that ran the same set of kernels compete, and
 the one with the lowest peak so far is kept.  With an unlimited beam this is the exact dynamic
@@ -28,7 +28,7 @@ from modelcc.passes.program.storage import storages
 from modelcc.passes.program.timeline import timeline
 
 WORK = 100_000
-"""Kernels the search may append in total; its beam is as wide as that allows."""
+"""Maximum number of kernels that the search appends in total; determines the beam width."""
 
 WIDEST = 64
 
@@ -38,10 +38,10 @@ MANY, WINDOW = 1024, 256
 
 @dataclass(frozen=True)
 class _Problem:
-    """Steps and the arena buffers they touch, all by number; sets of steps are bit masks.
+    """Steps and the arena buffers they access, all by number; sets of steps are bit masks.
 
-    ``needs[s]`` must run before s.  ``touches[s]`` are buffers; ``users[b]`` the steps touching
-    b.  ``over[s]`` maps a buffer s writes to one it may be written over.
+    ``needs[s]`` must run before s.  ``touches[s]`` are buffers; ``users[b]`` the steps accessing
+    b.  ``over[s]`` maps a buffer that s writes to one that it may overwrite.
     """
 
     needs: tuple[int, ...]
@@ -52,7 +52,7 @@ class _Problem:
 
 
 class _Effects:
-    """What steps do to memory, found once for each set of steps that has run before them."""
+    """Effects of steps on memory, memoised for each set of steps that has run before them."""
 
     def __init__(self, problem: _Problem) -> None:
         self._problem = problem
@@ -67,7 +67,7 @@ class _Effects:
 
     def of(self, step: int, done: int) -> tuple[int, int]:
         """Bytes live while ``step`` runs, and after it, more than before it."""
-        before = done & self._near[step]  # no other steps matter
+        before = done & self._near[step]  # other steps are irrelevant
         key = step, before
         effect = self._known.get(key)
         if effect is None:
@@ -90,8 +90,8 @@ class _Effects:
 
 @dataclass(frozen=True)
 class _Partial:
-    """Steps run so far, as a set and in order, and those that can be next; bytes live after
-    them, the most so far."""
+    """Steps run so far, as a set and in order, and the ready ones; bytes live after them, and their
+    peak."""
 
     done: int
     order: tuple[int, ...]
@@ -103,8 +103,8 @@ class _Partial:
 def order_steps(program: Program) -> Program:
     """``program`` with its kernels in an order of lower peak memory, or unchanged.
 
-    States are written as late as they can be changed in their places.  Symbolic sizes are compared
-    at typical values.
+    States are written as late as in-place updates need.  Symbolic sizes are compared at typical
+    values.
     """
     steps = _steps(program)
     if program.states:
@@ -117,12 +117,12 @@ def order_steps(program: Program) -> Program:
     if peak >= _peak(effects, range(len(steps))):
         return program
     found = replace(program, steps=_ordered_steps(program, steps, order))
-    # The search does not see that what is written over may have become part of a result.
+    # The search ignores that a buffer that is overwritten may have been merged with a result.
     return found if most_live(found) <= most_live(program) else program
 
 
 def _ordered(problem: _Problem, effects: _Effects) -> tuple[list[int], int]:
-    """The best order that was found, and its peak."""
+    """The best order found, and its peak."""
     count = len(problem.needs)
     width = WINDOW if count > MANY else max(1, count)
     order: list[int] = []
@@ -137,9 +137,9 @@ def _ordered(problem: _Problem, effects: _Effects) -> tuple[list[int], int]:
 
 @dataclass(frozen=True)
 class _Step:
-    """What is ordered: a call, or a branch or loop as one.
+    """A unit of ordering: a call, or a branch or loop as a whole.
 
-    ``binds`` are symbols that are read, or that a constraint speaks of.
+    ``binds`` are symbols that are read, or used in a constraint.
     """
 
     item: Step
@@ -204,7 +204,7 @@ def _problem(program: Program, calls: Sequence[_Step]) -> _Problem:
 
 
 def _needs(program: Program, calls: Sequence[_Step]) -> tuple[int, ...]:
-    """For each step the set of those it must follow, or should for the sake of states."""
+    """For each step the set of those it must follow, or should for in-place states."""
     needs, bases = _dependencies(program.bases, calls), program.bases
     if not program.states:
         return needs
@@ -217,13 +217,13 @@ def _needs(program: Program, calls: Sequence[_Step]) -> tuple[int, ...]:
         for name in call.outputs:
             writers[bases.get(name, name)] = writers.get(bases.get(name, name), 0) | 1 << step
         ends |= int(any(map(_may_end, leaves((call.item,))))) << step
-    # A large state in its place is worth more than a small one, which may be what indexes it.
+    # Updating a large state in place is worth more than a small one, which may be its index.
     sizes = {output: program.types[output].elements for output in program.states}
     largest = sorted(sizes, key=lambda name: -n if isinstance(n := sizes[name], int) else 0)
     chains = overwritten(program)
     states: list[StateSteps] = []
     for output in largest:
-        # What is written over what was written over the state is written to the state, too.
+        # Overwriting a buffer that overwrites the state overwrites the state, too.
         written = 0
         links = (bases.get(output, output), *chains[output], program.states[output])
         for new, old in pairwise(links):
@@ -233,16 +233,16 @@ def _needs(program: Program, calls: Sequence[_Step]) -> tuple[int, ...]:
 
 
 def _may_end(step: Step) -> bool:
-    """Whether the run may end with a step, or for want of memory behind it."""
+    """Whether the run may end at a step, or after it for lack of memory."""
     return isinstance(step, ReadSize) or (isinstance(step, Launch) and bool(step.bounds))
 
 
 def _dependencies(bases: Mapping[str, str], calls: Sequence[_Step]) -> tuple[int, ...]:
     """For each step the set of those it must follow.
 
-    Readers follow the writers before them; writers follow earlier readers, and earlier writers
-    unless both write parts only.  What depends on sizes read from memory follows their reading,
-    and the constraints on them: what does not meet these may have no room for what is written.
+    Readers follow earlier writers; writers follow earlier readers, and earlier writers unless both
+    write parts only.  Steps that depend on sizes read from memory follow the reads, and the
+    constraints on these: if violated, there may be no room for what is written.
     """
     readings: dict[str, int] = {}
     full: dict[str, int] = {}
@@ -297,11 +297,11 @@ def _peak(effects: _Effects, order: Iterable[int]) -> int:
 
 
 _Rank: TypeAlias = tuple[int, int, tuple[int, ...], int]
-"""Peak and live bytes, then the order without and with the last step: the lowest is best."""
+"""Peak and live bytes, then the order without and with the last step: the least is best."""
 
 
 def _search(problem: _Problem, effects: _Effects, steps: range, before: _Partial) -> _Partial:
-    """``before`` with ``steps``, which depend on each other and on what is done at most."""
+    """``before`` with ``steps``, which only depend on each other and on completed steps."""
     count = len(steps)
     width = max(1, min(WIDEST, WORK // max(1, count * count)))
     free = tuple(step for step in steps if not problem.needs[step] & ~before.done)
@@ -326,7 +326,7 @@ def _search(problem: _Problem, effects: _Effects, steps: range, before: _Partial
 
 
 def _after(problem: _Problem, state: _Partial, rank: _Rank, followers: Sequence[int]) -> _Partial:
-    """``state`` with the last step that ``rank`` names, which ``followers`` depend on."""
+    """``state`` with the last step of ``rank``, on which ``followers`` depend."""
     peak, live, order, step = rank
     done = state.done | 1 << step
     freed = [s for s in followers if not problem.needs[s] & ~done]

@@ -1,8 +1,8 @@
-"""Which steps come before a state is written, so that it can be where it was.
+"""Constraints on the order of steps that allow states to be updated in place.
 
-A state's output is written after all that reads what it replaces, and after the last step that may
-end the run: what fails leaves states as they were.  Some states cannot be so: where two are
-computed from each other one of them is left alone.
+A state's output is written after all reads of the value it replaces, and after the last step that
+may end the run: failures leave states unchanged.  Not all states can be: of two that are computed
+from each other one is exempt.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class StateSteps:
 
 
 def overwritten(program: Program) -> dict[str, tuple[str, ...]]:
-    """Output of a state → what may be in its memory before it, the last first: what a kernel
-    may write it over, and so on, without the state as it was."""
+    """Output of a state → buffers that may share its memory before it, the last first: those that
+    a kernel may overwrite with it, transitively, without the state's input."""
     bases = program.bases
     over: Mapping[str, str] = {
         bases.get(new, new): bases.get(old, old)
@@ -47,8 +47,8 @@ def overwritten(program: Program) -> dict[str, tuple[str, ...]]:
 def states_last(
     needs: Sequence[int], states: Sequence[StateSteps], may_end: int
 ) -> tuple[int, ...]:
-    """``needs``, the steps that each must follow, with more of them for the sake of ``states``,
-    the first first; ``may_end`` are the steps after which there may be none."""
+    """``needs``, the steps that each must follow, plus those required by ``states``, in order of
+    priority; ``may_end`` are the steps that may be the last to run."""
     found, before = list(needs), _closure(needs)
     followed = 0
     for need in needs:
@@ -71,7 +71,7 @@ def states_last(
 
 
 def stable_order(needs: Sequence[int]) -> list[int]:
-    """An order that keeps to ``needs``, and otherwise to the steps' numbers."""
+    """A topological order of ``needs``, otherwise in the order of step numbers."""
     waiting = [need.bit_count() for need in needs]
     followers: list[list[int]] = [[] for _ in needs]
     for step, need in enumerate(needs):
@@ -99,7 +99,7 @@ def bits(steps: int) -> Iterator[int]:
 
 
 def _closure(needs: Sequence[int]) -> list[int]:
-    """All steps that come before each, which ``needs`` of them in their order give."""
+    """The transitive closure of ``needs``, given in topological order."""
     before: list[int] = []
     for need in needs:
         known = need

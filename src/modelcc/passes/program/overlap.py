@@ -1,4 +1,4 @@
-"""Results that may lie over operands which are read for the last time, a few rows away."""
+"""Results that may overlap operands which are read for the last time, some rows apart."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Overlap:
 
 
 def overlaps(program: Program, line: Timeline, found: Sequence[Storage]) -> tuple[Overlap, ...]:
-    """Pairs of storages of known size, of which one begins where the other ends."""
+    """Pairs of storages of constant size, of which one becomes live where the other one dies."""
     homes = storage_of(found)
     known: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Lead | None] = {}
     result: list[Overlap] = []
@@ -47,7 +47,7 @@ def overlaps(program: Program, line: Timeline, found: Sequence[Storage]) -> tupl
 
 
 def _of_loop(program: Program, span: LoopSpan, found: Sequence[Storage]) -> Iterator[Overlap]:
-    """Pairs of what iterations fill, and what they only read, and nothing after them does."""
+    """Pairs of storages that iterations fill, and ones that they only read, dead afterwards."""
     loop, body = span.loop, [step for step in span.loop.body if isinstance(step, Launch)]
     apart = len(body) == len(loop.body) and isinstance(loop.trips, int) and loop.condition is None
     if not apart or not isinstance(loop.trips, int) or loop.trips > MOMENTS:
@@ -76,7 +76,7 @@ def _of_loop(program: Program, span: LoopSpan, found: Sequence[Storage]) -> Iter
 def _turn(
     program: Program, span: LoopSpan, turn: int, target: Storage, source: Storage
 ) -> Iterator[tuple[Launch, CallAccess]]:
-    """Calls of an iteration that touch either storage."""
+    """Calls of an iteration that access either storage."""
     for step in span.loop.body:
         callee = program.callee[step.callee] if isinstance(step, Launch) else None
         if isinstance(step, Launch) and isinstance(callee, Function):
@@ -90,7 +90,7 @@ def _turn(
 def _pairs(
     program: Program, call: Launch, step: int, homes: Mapping[str, Storage]
 ) -> Iterator[tuple[Storage, Storage]]:
-    """Storages of a launch that are written first there, with those that are read last."""
+    """Storages that a launch writes first, paired with those that it reads last."""
     results = program.results(call)
     made = {homes[n].name: homes[n] for n in results if n in homes and homes[n].first == step}
     read = {homes[n].name: homes[n] for n in call.arguments if n in homes and n not in results}
@@ -101,7 +101,7 @@ def _pairs(
 
 
 def _is_gain(least: Lead, target: Storage, source: Storage) -> bool:
-    """Whether the storages share memory at that distance."""
+    """Whether the storages overlap at that distance."""
     sizes = target.size, source.size
     if not isinstance(sizes[0], int) or not isinstance(sizes[1], int):
         return False
@@ -113,13 +113,13 @@ def _is_whole(*storages: Storage) -> bool:
 
 
 def _buffers(call: Launch, function: Function, storage: Storage) -> tuple[str, ...]:
-    """What the function calls the tensors of a storage."""
+    """The function's names of the tensors of a storage."""
     pairs = zip(function.parameters, call.arguments, strict=True)
     return tuple(p.buffer.name for p, name in pairs if name in storage.tensors)
 
 
 def sharing(callee: Callee) -> Callee:
-    """``callee``, which knows that its results may share memory with what it reads."""
+    """``callee`` with results declared to alias its operands."""
     function = meaning_of(callee)
     parameters = tuple(replace(p, shared=True) for p in function.parameters)
     return with_meaning(callee, replace(function, parameters=parameters))

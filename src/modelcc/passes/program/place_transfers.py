@@ -1,6 +1,6 @@
-"""Puts transfers between the memories of a device and its host where a step needs one.
+"""Inserts transfers between the memories of a device and its host.
 
-Before, with @relu a function of groups and @sort none::
+Before, with @relu a function of groups and @sort not::
 
     launch @relu(%x, %h)
     launch @sort(%h, %y)
@@ -12,12 +12,12 @@ After::
     transfer %h to host
     launch @sort(%h, %y)
 
-Inputs are on the host at first, constants on both sides, outputs on the host at the end; states,
-and what groups arrive at, are on the device at both times, where the runtime keeps them.  A tensor
-that is valid on a side stays so until a step writes it elsewhere, so that it is brought there once.
-What branches and loops hand on is on the device at their ends, for copies between their states run
-there; what a loop reads of outside is brought before it.  Sizes and conditions of branches are
-read by the host.
+Inputs are on the host initially, constants on both sides, outputs on the host at the end; states,
+and counters of arrivals, are on the device at both times, where the runtime keeps them.  A tensor
+that is valid on a side stays valid until a step writes it elsewhere, so it is transferred once.
+Outputs of branches and loops are on the device at their ends, where copies between their states
+run; outer tensors that a loop reads are transferred before it.  The host reads sizes and conditions
+of branches.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize
 
 Valid: TypeAlias = Mapping[str, frozenset[Side]]
-"""Where each tensor, itself no view, is valid."""
+"""Sides where each tensor, not a view, is valid."""
 
 DEVICE: frozenset[Side] = frozenset({"device"})
 HOST: frozenset[Side] = frozenset({"host"})
 
 
 def side_of(callee: Callee) -> Side:
-    """Where a callee runs: what is or means a function of groups on the device, all others on its
-    host."""
+    """The side where a callee runs: functions of groups, or calls with such a meaning, on the
+    device, all others on its host."""
     return "host" if grid_loop(meaning_of(callee)) is None else "device"
 
 
 def place_transfers(program: Program) -> Program:
-    """``program``, whose memory is not planned yet, with the transfers that it needs."""
+    """``program``, before memory planning, with the transfers that it needs."""
     walk = _Transfers(program, {c.name: side_of(c) for c in program.callees}, program.bases)
     valid = dict.fromkeys(program.inputs, HOST)
     valid |= dict.fromkeys(program.constants, DEVICE | HOST)
@@ -60,24 +60,24 @@ def place_transfers(program: Program) -> Program:
 
 
 def _end(program: Program, output: str) -> Side:
-    """Where an output is in the end."""
+    """The side of an output at the end."""
     return "device" if output in program.states else "host"
 
 
 @dataclass(frozen=True)
 class _Transfers:
-    """Steps of one program, whose callees run on ``sides`` and whose views are of ``bases``."""
+    """Steps of one program, whose callees run on ``sides`` and whose views have ``bases``."""
 
     program: Program
     sides: Mapping[str, Side]
     bases: Mapping[str, str]
 
     def base(self, name: str) -> str:
-        """The tensor whose memory ``name`` is."""
+        """The tensor whose memory ``name`` shares."""
         return self.bases.get(name, name)
 
     def steps(self, steps: Sequence[Step], valid: Valid) -> tuple[tuple[Step, ...], Valid]:
-        """Steps with their transfers, from where tensors are ``valid`` before to where after."""
+        """Steps with their transfers, and ``valid`` sides after them, given those before."""
         found: list[Step] = []
         for step in steps:
             before, step, valid = self._step(step, valid)
@@ -106,7 +106,7 @@ class _Transfers:
         return before, step, {**valid, **written}
 
     def _read(self, step: Launch) -> list[str]:
-        """Tensors that a launch reads, and those of which it writes a part only."""
+        """Tensors that a launch reads, including those of which it writes a part only."""
         results = self.program.results(step)
         read = [name for name in step.arguments if name not in results]
         return [*read, *step.partial]
@@ -136,7 +136,7 @@ class _Transfers:
         return before, replace(step, body=(*body, *last)), {**valid, **outputs}
 
     def _needed(self, steps: Iterable[Step], side: Side) -> Iterator[str]:
-        """What steps, and those in them, read on a side."""
+        """Tensors that steps and their inner steps read on a side."""
         for step in steps:
             match step:
                 case Launch() if self.sides[step.callee] == side:
@@ -155,7 +155,7 @@ class _Transfers:
     def _brought(
         self, names: Iterable[str], side: Side, valid: Valid, source: tuple[str, ...]
     ) -> tuple[list[Step], Valid]:
-        """Transfers of what is not valid on ``side``, of those of ``names`` that hold something."""
+        """Transfers of those of ``names`` that are defined but not valid on ``side``."""
         missing = dict.fromkeys(self.base(n) for n in names)
         missing = [n for n in missing if n in valid and side not in valid[n]]
         moved: list[Step] = [Transfer(name, side, source) for name in missing]

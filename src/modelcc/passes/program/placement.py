@@ -1,4 +1,4 @@
-"""Offsets for blocks of memory that are live at known times: two-dimensional strip packing.
+"""Offsets for blocks of memory with live ranges: two-dimensional strip packing.
 
 Finding the least arena is NP-hard ("dynamic storage allocation", Garey & Johnson SR2).  Here
 several greedy orders are tried with first fit and best fit; while the result is above the lower
@@ -33,10 +33,10 @@ Fit = Literal["first", "best", "ends"]
 FITS: tuple[Fit, ...] = ("first", "best", "ends")
 
 EFFORT, EFFORT_EACH = 1_000_000, 300
-"""Pairs of blocks that greedy orders may look at: of all together, and more for each block."""
+"""Pairs of blocks that greedy orders may examine: in total, and additionally for each block."""
 
 WORK = 400_000
-"""Pairs of blocks that hill climbing may look at, so that large models stay quick to compile."""
+"""Pairs of blocks that hill climbing may examine, to limit the compile time of large models."""
 
 
 def neighbours(blocks: Sequence[LiveBlock]) -> tuple[tuple[int, ...], ...]:
@@ -55,7 +55,7 @@ def neighbours(blocks: Sequence[LiveBlock]) -> tuple[tuple[int, ...], ...]:
 def placements(blocks: Sequence[LiveBlock], leads: Leads = NO_LEADS) -> Iterator[Offsets]:
     """Good placements: of greedy orders with each fit, of sweeps, and the refined best.
 
-    The effort grows with the number of blocks, not with that of their pairs: if many are live at
+    The effort is linear in the number of blocks, not in that of their pairs: if many are live at
     once, fewer orders are tried, or sweeps only.
     """
     bound = shared_bound(blocks, leads) if leads else lower_bound(blocks)
@@ -82,10 +82,10 @@ def place(
     capacity: int = 0,
     leads: Leads = NO_LEADS,
 ) -> Offsets:
-    """Each block in turn in a gap between its placed neighbours, or above them.
+    """Places each block in order in a gap between its placed neighbours, or above them.
 
-    ``first`` takes the lowest gap it fits in, ``best`` the smallest.  ``ends`` takes the first
-    too, but leans on the ceiling at ``capacity`` if that bounds the gap: in a chain, blocks then
+    ``first`` takes the lowest gap it fits in, ``best`` the smallest.  ``ends`` is first fit, but
+    aligns with the ceiling at ``capacity`` if that bounds the gap: in a chain, blocks then
     alternate between floor and ceiling, which is optimal.
     """
     offsets = [-1] * len(blocks)
@@ -100,8 +100,8 @@ def place(
 def _taken(
     i: int, j: int, offsets: Sequence[int], blocks: Sequence[LiveBlock], leads: Leads
 ) -> tuple[int, int]:
-    """Where block ``j`` is in the way of ``i``: this begins at the second number or later, or ends
-    at the first one or before, which of blocks that share memory may be greater."""
+    """The range in which block ``j`` conflicts with ``i``: ``i`` begins at its end or later, or
+    ends at its start or before; for overlapping blocks the start may be greater."""
     start, size = offsets[j], blocks[i].size
     if (i, j) in leads:
         before, behind = leads[i, j]
@@ -149,7 +149,7 @@ def _orders(blocks: Sequence[LiveBlock]) -> list[list[int]]:
 
 
 class _Greatest:
-    """Greatest items of stretches of a list: those of 1, 2, 4 … items are noted."""
+    """Range maxima of a list: a sparse table of runs of 1, 2, 4 … items."""
 
     def __init__(self, items: Sequence[int]) -> None:
         self._levels = [items]
@@ -158,7 +158,7 @@ class _Greatest:
             self._levels.append(list(map(max, level, level[length:])))
 
     def within(self, start: int, end: int) -> int:
-        """The greatest of a stretch, which is not empty."""
+        """The maximum of a non-empty range."""
         level = (end - start).bit_length() - 1
         items = self._levels[level]
         return max(items[start], items[end - (1 << level)])
@@ -173,7 +173,7 @@ def _climb(
     bound: int,
     leads: Leads,
 ) -> Offsets:
-    """Swaps blocks at the top, or their neighbours, with others; keeps what is not worse."""
+    """Swaps blocks at the top, or their neighbours, with others; keeps moves that are not worse."""
     rng = random.Random(0)
     cost = len(blocks) + sum(len(ids) for ids in near)
     current, best = list(order), start

@@ -1,4 +1,4 @@
-"""Plans where every tensor lies: one arena, the caller's inputs and outputs, constants.
+"""Plans the locations of all tensors: one arena, the caller's inputs and outputs, constants.
 
     conv writes %h, relu reads %h and writes %y (a graph output), in place
 
@@ -33,15 +33,15 @@ from modelcc.passes.program.timeline import timeline
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Where every tensor of a program lies.
+    """Locations of all tensors of a program.
 
     ``offsets`` are bytes from the start of the arena, by storage name; ``arena`` is its size.
     Both are in terms of dimensions and ``definitions``.  ``nominal`` are the dimension values
-    at which ``peak`` and ``lower_bound`` (the greatest sum of sizes live at once) are given.
-    ``dynamic`` is what must be allocated while the program runs.  ``states`` are outputs that are
-    computed where the inputs are whose places they take, with these inputs.  ``room`` has offsets
-    of inputs and outputs that may be in the arena; results of the functions ``sharing`` may lie
-    over operands; ``overlaps`` are storages that loops fill, with those that they read meanwhile.
+    of ``peak`` and ``lower_bound`` (the maximum of the sizes live at once).  ``dynamic`` are
+    allocations while the program runs.  ``states`` are outputs updated in place, with their inputs.
+    ``room`` has offsets of inputs and outputs that may be in the arena; results of the functions
+    ``sharing`` may overlap operands; ``overlaps`` are storages that loops fill, with those that
+    they read meanwhile.
     """
 
     storages: tuple[Storage, ...]
@@ -60,28 +60,28 @@ class MemoryPlan:
 
     @cached_property
     def segment(self) -> Mapping[str, str]:
-        """Storage name to the segment it lies in, for those that are not in the arena proper."""
+        """Storage name to its segment, for those that are not in the arena proper."""
         return {name: part.name for part in self.dynamic for name in part.storages}
 
     @cached_property
     def home(self) -> Mapping[str, Storage]:
-        """Tensor name to the storage it lives in."""
+        """Tensor name to its storage."""
         return {name: storage for storage in self.storages for name in storage.tensors}
 
     def buffer(self, tensor: str) -> str:
-        """What tensors of one memory have in common: a state's output is where its input is."""
+        """A key of the memory of a tensor: a state's output shares that of its input."""
         storage = self.home[tensor]
         name = storage.name
         return self.states.get(name, name) if storage.place == "input" else name
 
     def offset(self, tensor: str) -> Index:
-        """Bytes from the start of the arena (in other places: of its buffer) to a tensor."""
+        """Bytes from the start of the arena (elsewhere: of its buffer) to a tensor."""
         storage = self.home[tensor]
         return self.offsets.get(storage.name, 0) + storage.within.get(tensor, 0)
 
 
 def plan_memory(program: Program, rules: MemoryRules = DEFAULT_RULES) -> MemoryPlan:
-    """The memory plan of a program whose steps stay in this order."""
+    """The memory plan of a program for its current order of steps."""
     slid = slid_states(program, timeline(program)) if rules.overlap else {}
     shared, dynamic, arena = _storages(program, slid, rules.alignment)
     guests = _guests(program, shared) if rules.room else []
@@ -120,7 +120,7 @@ def _overlapping(
     arena: Sequence[Storage],
     guests: Sequence[Storage],
 ) -> MemoryPlan:
-    """The plan of a program whose sizes are numbers, results lying over operands."""
+    """The plan of a program of constant sizes, with results that overlap operands."""
     found = overlaps(program, timeline(program), arena)
     sizes = [aligned(storage.size, rules.alignment) for storage in arena]
     blocks = _blocks(arena, sizes, {})
@@ -156,14 +156,14 @@ def _overlapping(
 
 
 def _guests(program: Program, found: Sequence[Storage]) -> list[Storage]:
-    """Inputs and outputs that the arena may have room for: no states, which last longer."""
+    """Inputs and outputs that may be in the arena: no states, which live longer."""
     kept = {*program.states, *program.states.values()}
     sized = (s for s in found if isinstance(s.size, int) and s.name not in kept)
     return [s for s in sized if s.place in ("input", "output")]
 
 
 def most_live(program: Program) -> int:
-    """The most bytes of the arena that are live at once, at typical sizes: no plan needs less."""
+    """The maximum of bytes live at once in the arena, at typical sizes: a lower bound of plans."""
     arena = _storages(program)[2]
     sizes = [aligned(storage.size) for storage in arena]
     return lower_bound(_blocks(arena, sizes, sample_values(sizes, program.dims)[0]))
@@ -172,7 +172,7 @@ def most_live(program: Program) -> int:
 def _storages(
     program: Program, slid: Container[str] = (), alignment: int = ALIGNMENT
 ) -> tuple[tuple[Storage, ...], tuple[DynamicAllocation, ...], list[Storage]]:
-    """All storages, what is allocated while the program runs, and the storages of the arena."""
+    """All storages, run-time allocations, and the storages of the arena."""
     line = timeline(program)
     apart = share_carried(line, storages(program, line), slid, alignment)
     replaced = replaced_by(program, line, apart)

@@ -1,8 +1,8 @@
-"""Symbolic offsets: who lies on whom in a numeric placement, then sums and maxima of sizes.
+"""Symbolic offsets: the vertical order of a numeric placement, then sums and maxima of sizes.
 
-A placement found for typical sizes says, of two blocks live at once, which is the lower one.
-With that order kept, each block starts where the highest of the blocks under it ends.  This is
-right for every size, and for the typical one no higher than the placement it came from.
+A placement for typical sizes determines, for two blocks live at once, which is the lower one.
+With that order kept, each block starts at the highest end of the blocks below it.  This is valid
+for every size, and for the typical one no higher than the original placement.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from modelcc.ir.program import Definition
 from modelcc.passes.program.block import LiveBlock
 
 INLINE = 7
-"""Offsets of more terms than this are given a name."""
+"""Offsets with more terms than this are named."""
 
 SAMPLES = 8
-"""Points at which ends are compared before a proof is sought."""
+"""Points at which ends are compared before attempting a proof."""
 
 SPREAD = 1 << 10
-"""Sizes at these points go this far beyond their least."""
+"""Sizes at these points exceed their lower bounds by at most this."""
 
 
 @dataclass(frozen=True)
 class Stacking:
-    """``order`` goes from the bottom up; ``below[i]`` are the blocks that carry block i."""
+    """``order`` goes from the bottom up; ``below[i]`` are the blocks that block i rests on."""
 
     order: tuple[int, ...]
     below: tuple[tuple[int, ...], ...]
 
 
 def stacking(offsets: Sequence[int], blocks: Sequence[LiveBlock]) -> Stacking:
-    """The vertical order of a placement; an empty block is under what starts where it does.
+    """The vertical order of a placement; an empty block is below those that start at its offset.
 
-    A block lies on those that are the topmost at one of its steps when it comes; what carries one
-    of these is left out of ``below``.
+    A block rests on those that are the topmost at one of its steps when it is added; blocks below
+    these are left out of ``below``.
     """
     order = sorted(range(len(offsets)), key=lambda i: (offsets[i], blocks[i].size, i))
     below: list[frozenset[int]] = [frozenset()] * len(offsets)
@@ -72,7 +72,7 @@ class _Skyline:
         self._tops = {self._starts[0]: -1}
 
     def put(self, block: int, start: int, end: int) -> frozenset[int]:
-        """The topmost blocks from ``start`` to before ``end``, which ``block`` is put on."""
+        """The topmost blocks from ``start`` to before ``end``, on which ``block`` is placed."""
         first = bisect_right(self._starts, start) - 1
         last = bisect_left(self._starts, end)
         after = self._tops[self._starts[last - 1]]
@@ -108,7 +108,7 @@ class SymbolicOffsets:
 def symbolic_offsets(
     stack: Stacking, sizes: Sequence[Index], dims: Bounds, taken: Collection[str]
 ) -> SymbolicOffsets:
-    """As :func:`stacked_offsets`, for symbolic sizes; ``taken`` are names not to define."""
+    """As :func:`stacked_offsets`, for symbolic sizes; ``taken`` are names in use."""
     ranges = {name: dims.get(name, DIM) for size in sizes for name in symbols(size)}
     namer = _Namer(frozenset((*taken, *ranges)))
     ends = _Ends(ranges)
@@ -142,15 +142,15 @@ class _Namer:
 
 
 class _Ends:
-    """Compares ends of blocks; those that some sizes refute are not worth a proof."""
+    """Compares ends of blocks; no proof is attempted if some sizes refute it."""
 
     def __init__(self, dims: Bounds) -> None:
         self._dims = dims
         self._values: dict[Index, tuple[int, ...] | None] = {}
 
     def within(self, one: Index, other: Index) -> bool:
-        """Whether ``one`` is provably never higher.  Nothing is known of names of offsets, and of
-        long sums the proof is long in coming."""
+        """Whether ``one`` is provably never higher.  Names of offsets are unbounded, and proofs
+        for long sums are slow."""
         above, below = self._sampled(one), self._sampled(other)
         if above and below and any(a > b for a, b in zip(above, below, strict=True)):
             return False
@@ -162,7 +162,7 @@ class _Ends:
         return frozenset(name for name in symbols(end) if name not in self._dims)
 
     def _sampled(self, end: Index) -> tuple[int, ...] | None:
-        """The end at some sizes within bounds; None where none are found."""
+        """The end at some sizes within bounds; None if there are none."""
         if end not in self._values:
             limits = {name: self._dims.get(name, DIM) for name in symbols(end)}
             self._values[end] = _samples(end, limits)
@@ -170,7 +170,7 @@ class _Ends:
 
 
 def _samples(end: Index, limits: Bounds) -> tuple[int, ...] | None:
-    """``end`` at ``SAMPLES`` points; None if it has no value there, or bounds are no numbers."""
+    """``end`` at ``SAMPLES`` points; None if undefined there, or if bounds are symbolic."""
     if any(isinstance(e, Expr) for bounds in limits.values() for e in (bounds.lo, bounds.hi)):
         return None
     points = [{n: _inside(k, f"{n}{seed}") for n, k in limits.items()} for seed in range(SAMPLES)]
@@ -182,7 +182,7 @@ def _samples(end: Index, limits: Bounds) -> tuple[int, ...] | None:
 
 
 def _inside(bounds: Range, seed: str) -> int:
-    """A number within ``bounds``, whose bounds are numbers; another one for another seed."""
+    """A pseudo-random number within constant ``bounds``, from a seed."""
     low = bounds.lo if isinstance(bounds.lo, int) else 0
     found = low + crc32(seed.encode()) % SPREAD
     return min(found, bounds.hi) if isinstance(bounds.hi, int) else found

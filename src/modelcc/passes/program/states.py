@@ -1,14 +1,14 @@
-"""Which states are computed where they are, and which elsewhere, to be copied there at the end.
+"""Decides which states are updated in place, and which are computed elsewhere and then copied.
 
-A state's output takes the memory of its input if that is needed no more when it is first written,
-or if the kernel that does so may overwrite what it reads::
+A state's output takes the memory of its input if that is dead when it is first written, or if the
+kernel that does so may overwrite its operand::
 
     state %next over %w
     launch @gradient(%x, %w, %dw)
     launch @sgd(%w, %dw, %next) in_place(%next over %w)
 
-and if nothing behind can end the run: one that fails leaves states as they were.  Otherwise it is
-computed in the arena.
+and if no later step can end the run: failures leave states unchanged.  Otherwise it is computed in
+the arena.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def share_states(
     found: tuple[Storage, ...],
     dynamic: Sequence[DynamicAllocation],
 ) -> tuple[Storage, ...]:
-    """Storages of states' outputs in the place of their inputs, ``"input"``, or in the arena."""
+    """Storages of states' outputs in the memory of their inputs, ``"input"``, or in the arena."""
     if not program.states:
         return found
     home = storage_of(found)
@@ -49,7 +49,7 @@ def share_states(
 
 
 def copied_states(program: Program, home: Mapping[str, Storage]) -> tuple[str, ...]:
-    """Outputs of states that are computed elsewhere."""
+    """Outputs of states that are not updated in place."""
     inside = updated_states(program, home)
     return tuple(
         output
@@ -59,7 +59,7 @@ def copied_states(program: Program, home: Mapping[str, Storage]) -> tuple[str, .
 
 
 def updated_states(program: Program, home: Mapping[str, Storage]) -> dict[str, str]:
-    """Outputs of states that are computed in the place of their inputs, with these."""
+    """Outputs of states that are updated in place, with their inputs."""
     return {
         output: before
         for output, before in program.states.items()
@@ -68,12 +68,12 @@ def updated_states(program: Program, home: Mapping[str, Storage]) -> dict[str, s
 
 
 def kept(output: str) -> str:
-    """Name of a copy of what becomes a state, where that is another state as it was."""
+    """Name of a copy of a state's next value, if that is the old value of another state."""
     return f"{output}.kept"
 
 
 def _kept(program: Program, line: Timeline, home: Mapping[str, Storage]) -> list[Storage]:
-    """Memory for such copies, from which states are then copied one after the other."""
+    """Memory for such copies, from which states are then copied in sequence."""
     replaced = frozenset(program.states.values())
     names = (n for n in copied_states(program, home) if home[n].name in replaced)
     sizes = ((kept(name), home[name].size) for name in names)
@@ -81,7 +81,7 @@ def _kept(program: Program, line: Timeline, home: Mapping[str, Storage]) -> list
 
 
 def replaced_by(program: Program, line: Timeline, found: Sequence[Storage]) -> dict[str, Replaced]:
-    """What the output of each state replaces."""
+    """The memory that the output of each state replaces."""
     home = storage_of(found) if program.states else {}
     return {
         output: Replaced(home[before].tensors, _last_need(program, line, home[before], output))
@@ -90,7 +90,7 @@ def replaced_by(program: Program, line: Timeline, found: Sequence[Storage]) -> d
 
 
 def _last_need(program: Program, line: Timeline, before: Storage, output: str) -> int:
-    """The last number at which a state is needed as it was; ``line.end`` if it is an output."""
+    """The last number at which a state's old value is needed; ``line.end`` if it is an output."""
     others = [name for name in program.outputs if name != output]
     return line.end if any(name in before.tensors for name in others) else before.last
 
@@ -114,7 +114,7 @@ def _last_end(
 
 
 def may_end(program: Program, call: Call) -> bool:
-    """Whether the run may end with a step, for what it finds in memory."""
+    """Whether the run may end at a step, depending on data."""
     if isinstance(call, ReadSize):
         return bool(size_conditions(call, program.dims))
     return bool(call.bounds)

@@ -1,8 +1,8 @@
-"""Which tensors share memory, where that memory lies, and during which steps it is needed.
+"""Assignment of tensors to shared buffers, their locations and live ranges.
 
 Steps are numbered as in :mod:`modelcc.passes.program.timeline`; views compute nothing.  A
 *storage* is one buffer with all tensors that live in it: a tensor, its views, and later
-(:func:`share_in_place`) results computed over an operand that is read for the last time::
+(:func:`share_in_place`) results that overwrite an operand which is read for the last time::
 
     %h = arena …            storage "h": h, v (a view), y; steps 0 … 2
     launch @conv(%x, %h)    step 0
@@ -26,9 +26,8 @@ class Storage:
     """One buffer: ``size`` in bytes, needed from step ``first`` to step ``last`` inclusive.
 
     ``name`` is one of ``tensors``: the input, constant or output itself, else the first one
-    written.  Inputs, constants and what groups arrive at exist from step -1 on; outputs stay to the
-    step after the last.
-    ``within`` tells where in the buffer those tensors start that are not at its start.
+    written.  Inputs, constants and counters of arrivals are live from step -1 on; outputs to the
+    step after the last.  ``within`` has offsets of tensors that do not start at the buffer's start.
     """
 
     name: str
@@ -41,9 +40,9 @@ class Storage:
 
 
 def storages(program: Program, line: Timeline) -> tuple[Storage, ...]:
-    """Every buffer a step or the caller touches; a view lives in its base's.
+    """Every buffer that a step or the caller accesses; a view is in its base's.
 
-    A size that is negative for some dimensions, as in a branch that these never take, counts as 0.
+    A size that is negative for some dimensions, as in a branch not taken for these, counts as 0.
     """
     sizes = _StorageSizes(line.bounds(program.dims))
     groups = {
@@ -78,7 +77,7 @@ class _StorageSizes:
 
 @dataclass(frozen=True)
 class _Roots:
-    """What the caller gives, what it gets and in which place, and what symbols steps read."""
+    """The caller's arguments, results with their locations, and symbols that steps read."""
 
     inputs: frozenset[str]
     outputs: Mapping[str, int]
@@ -138,11 +137,11 @@ class Replaced:
 def share_in_place(
     line: Timeline, found: Sequence[Storage], states: Mapping[str, Replaced]
 ) -> tuple[Storage, ...]:
-    """Storages after letting kernels write over operands they are the last to read.
+    """Storages after letting kernels overwrite operands that they read last.
 
-    Only memory of our own is written over: arena storages that die in the step.  If the result is
-    a graph output, the operand is computed in the caller's output buffer already; the outputs of
-    ``states`` only take what is computed when these may be overwritten.
+    Only memory of the program itself is overwritten: arena storages that die in the step.  If the
+    result is a graph output, the operand is already computed in the caller's output buffer; outputs
+    of ``states`` only merge with tensors that are computed when these may be overwritten.
     """
     shared = _Shared(found)
     for step, call in line.calls.items():
@@ -157,7 +156,7 @@ def share_in_place(
 
 
 def may_replace(line: Timeline, first: int, tensors: Sequence[str], over: Replaced) -> bool:
-    """Whether ``tensors``, which are first written at ``first``, may be where a state is."""
+    """Whether ``tensors``, which are first written at ``first``, may overwrite a state."""
     if first != over.last:
         return first > over.last
     call = line.calls.get(first)
@@ -173,7 +172,7 @@ def may_replace(line: Timeline, first: int, tensors: Sequence[str], over: Replac
 
 @dataclass
 class _Joined:
-    """A storage that takes in others: what it is so far but for its tensors, then these."""
+    """A storage being merged: its current extent, and the tensors merged into it."""
 
     storage: Storage
     tensors: list[str]
@@ -181,14 +180,14 @@ class _Joined:
 
 
 class _Shared:
-    """Storages being merged; merging many in a row takes time linear in their number."""
+    """Storages being merged; merging a chain takes time linear in its length."""
 
     def __init__(self, found: Sequence[Storage]) -> None:
         self._all = [_Joined(storage, list(storage.tensors)) for storage in found]
         self._home = {name: joined for joined in self._all for name in joined.tensors}
 
     def of(self, tensor: str) -> _Joined:
-        """What the storage of ``tensor`` has become part of."""
+        """The merged storage of ``tensor``."""
         storage = self._home[tensor]
         while storage.into is not None:
             storage = storage.into
@@ -196,7 +195,7 @@ class _Shared:
         return storage
 
     def merge(self, target: _Joined, source: _Joined) -> None:
-        """Let ``source`` take in ``target``, whose life begins where its own ends."""
+        """Merges ``target`` into ``source``, at whose death the live range of ``target`` begins."""
         output = target.storage.place == "output"
         keeper = target.storage if output else source.storage
         first, last = source.storage.first, target.storage.last
@@ -205,7 +204,7 @@ class _Shared:
         target.into = source
 
     def storages(self) -> tuple[Storage, ...]:
-        """What is left of them, in order."""
+        """The remaining storages, in order."""
         left = [joined for joined in self._all if joined.into is None]
         return tuple(replace(joined.storage, tensors=tuple(joined.tensors)) for joined in left)
 

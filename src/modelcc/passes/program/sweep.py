@@ -1,8 +1,8 @@
-"""Placement of blocks in the order of time, as an allocator of memory does it: with free gaps.
+"""Placement of blocks in temporal order, like a memory allocator with a list of free gaps.
 
-Finding the gaps between all blocks that are live together takes time with the square of their
-number.  In the order of time, gaps change little from one block to the next, so that n blocks
-take n log n steps, however many are live at once.
+Finding the gaps between all blocks that are live together takes time quadratic in their number.
+In temporal order, gaps change little from one block to the next, so that n blocks take n log n
+steps, however many are live at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from modelcc.passes.program.block import LiveBlock, Offsets
 
 
 def swept(blocks: Sequence[LiveBlock]) -> Offsets:
-    """Blocks in the order in which they begin, each in the smallest free gap that it fits in.
+    """Places blocks in the order in which they begin, each in the smallest free gap that fits.
 
     Of several that begin together the one that lives longest comes first.
     """
@@ -40,7 +40,7 @@ def swept_back(blocks: Sequence[LiveBlock]) -> Offsets:
 
 @dataclass
 class _SweptMemory:
-    """Gaps below ``top``, no two of which touch, by place and by size; above it all is free."""
+    """Disjoint gaps below ``top``, by offset and by size; above it all is free."""
 
     top: int = 0
     ends: dict[int, int] = field(default_factory=dict[int, int])
@@ -48,7 +48,7 @@ class _SweptMemory:
     by_size: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
 
     def take(self, size: int) -> int:
-        """Where ``size`` bytes lie that are taken: in a gap, else at the top."""
+        """Allocates ``size`` bytes in a gap, else at the top; the offset."""
         place = bisect_left(self.by_size, (size, -1))
         if place < len(self.by_size):
             start = self.by_size[place][1]
@@ -61,7 +61,7 @@ class _SweptMemory:
         return start
 
     def release(self, start: int, end: int) -> None:
-        """Give bytes back."""
+        """Frees bytes."""
         if end in self.ends:
             end = self._drop(end)
         start = self._drop_before(start)
@@ -71,7 +71,7 @@ class _SweptMemory:
             self._add(start, end)
 
     def _drop_before(self, end: int) -> int:
-        """Take out the gap that ends at ``end``, if there is one: where it, or none, starts."""
+        """Removes the gap that ends at ``end``, if there is one; returns the start of the gap."""
         start = self.starts.get(end)
         if start is None:
             return end

@@ -1,4 +1,4 @@
-"""The steps of a program in one line, and when each tensor is needed.
+"""A linear numbering of a program's steps, and live ranges of tensors.
 
 Calls, and reads of sizes, are numbered in the order of the text.  A branch takes a number before
 its sides, one after the other, for reading its condition; a loop takes one before its body, to set
@@ -37,8 +37,8 @@ class LoopSpan:
 
 @dataclass(frozen=True)
 class Timeline:
-    """``calls`` by number; ``touches``: at which numbers tensors are read or written, views as
-    the tensor they show; ``loops``, inner ones first; ``end`` is the first number not taken."""
+    """``calls`` by number; ``touches``: numbers at which tensors are accessed, views counting as
+    their base; ``loops``, inner ones first; ``end`` is the first unused number."""
 
     calls: dict[int, Call] = field(default_factory=dict[int, "Call"])
     touches: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
@@ -55,15 +55,15 @@ class Timeline:
 
     @cached_property
     def read_at(self) -> Mapping[str, int]:
-        """The number at which a symbol is read last."""
+        """The number of the last read of each symbol."""
         reads = ((n, call) for n, call in self.calls.items() if isinstance(call, ReadSize))
         return {name: number for number, call in reads for name in call.symbols}
 
     def needed(self, base: str, given: bool = False) -> tuple[int, int] | None:
-        """First and last number at which a tensor, itself no view, holds something needed.
+        """First and last number at which the value of a tensor, not a view, is needed.
 
-        What is used in a loop and outside of it is needed in all of its iterations; so is what is
-        ``given`` before the first step.
+        A tensor used both inside and outside of a loop is needed in all of its iterations; so is
+        one that is ``given`` before the first step.
         """
         at = self.touches.get(base)
         if not at:
