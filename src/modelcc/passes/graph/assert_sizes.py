@@ -1,4 +1,4 @@
-"""Constraints on sizes: none is negative, and what data make of them can be stored."""
+"""Constraints on sizes: none is negative, and data-dependent tensors can be stored."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from modelcc.ops.control import Control, Loop
 from modelcc.ops.runtime_size import ReadSize
 
 FARTHEST = 1 << 48
-"""The greatest size, step or distance; a few of them multiplied by numbers fit into 64 bits."""
+"""The greatest size, step or distance; small multiples of a few of them fit into 64 bits."""
 
 
 @dataclass(frozen=True)
 class AssertSizes:
-    """Each extent that is not known to be 0 or more is asserted to be, and so is room for each
-    value whose extents come from data: 2^47 bytes at most.  Numbers read as sizes are 2^48 at most,
-    so that what is made of them in index expressions stays far from the end of 64 bits.
+    """Asserts that each extent that may be negative is not, and that values with data-dependent
+    extents can be stored: 2^47 bytes at most.  Numbers read as sizes are 2^48 at most, so that
+    index expressions of them do not overflow 64 bits.
 
-    Constraints stand before what makes the value, so a branch that is not taken asserts nothing.
+    Constraints precede the definition of a value, so a branch that is not taken asserts nothing.
 
     before::
 
@@ -57,7 +57,7 @@ class AssertSizes:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What is known of sizes at a place: bounds, which come from data, constraints that are met."""
+    """Facts about sizes at a point: bounds, data-dependent symbols, constraints that are met."""
 
     dims: Bounds
     dynamic: frozenset[str]
@@ -65,7 +65,7 @@ class _Facts:
     proved: dict[str, bool] = field(default_factory=dict[str, bool])
 
     def inside(self, graph: Graph, met: frozenset[Constraint] = frozenset()) -> _Facts:
-        """What is known in ``graph``, a body at this place."""
+        """The facts in ``graph``, a body at this point."""
         read = {name for node in graph.nodes for name in node.op.binds}
         return _Facts({**self.dims, **graph.dims}, self.dynamic | read, self.met | met)
 
@@ -131,7 +131,7 @@ def _with_bodies(node: Node, facts: _Facts, met: frozenset[Constraint]) -> Node:
 
 
 def _new(node: Node, graph: Graph, facts: _Facts, met: set[Constraint]) -> tuple[Constraint, ...]:
-    """Constraints of ``node`` that are not ``met`` yet; then they are."""
+    """Constraints of ``node`` that are not in ``met`` yet; they are added to it."""
     constraints = [d for d in dict.fromkeys(_constraints(node, graph, facts)) if d not in met]
     met.update(constraints)
     return tuple(constraints)

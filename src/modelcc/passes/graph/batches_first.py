@@ -1,4 +1,4 @@
-"""Products of matrices in batches whose results have a batch axis last, with it in front."""
+"""Batched matrix products whose results have a batch axis last, with it moved to the front."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from modelcc.ops.shape import Transpose
 
 @dataclass(frozen=True)
 class BatchesFirst:
-    """A product of matrices whose result ends in an axis of their batch is computed with all
-    batch axes in front, and transposed.
+    """A matrix product whose result ends in a batch axis is computed with all batch axes in front,
+    and transposed.
 
-    Elements of one matrix would else be written a batch apart, and vectors along the batch read
-    each factor from as many places, unless the batch is the last axis of a factor, too.
+    Otherwise elements of one matrix would be stored with a stride of the batch, and vectors along
+    the batch would gather each factor, unless the batch is the last axis of a factor, too.
 
     before::
 

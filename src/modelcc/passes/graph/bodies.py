@@ -1,4 +1,4 @@
-"""Graph passes taken to the bodies of branches and loops, by one mechanism for all of them."""
+"""Graph passes applied to the bodies of branches and loops, by one mechanism for all of them."""
 
 from __future__ import annotations
 

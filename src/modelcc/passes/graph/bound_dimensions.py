@@ -13,10 +13,10 @@ from modelcc.ir.index import Index, Range, evaluate, symbols
 
 @dataclass(frozen=True)
 class BoundDimensions:
-    """A dimension is at least so large that no extent computed from it alone is negative.
+    """Raises lower bounds of dimensions until no extent computed from one alone is negative.
 
     A convolution without padding, say, needs as many elements as its kernel has.  Smaller inputs
-    are then refused when the model is called.  Bounds above ``most`` are not looked for.
+    are then rejected when the model is called.  Bounds above ``most`` are not searched for.
 
     before::
 
@@ -53,9 +53,9 @@ class BoundDimensions:
         return replace(graph, dims=MappingProxyType(ranges))
 
     def _least(self, name: str, bounds: Range, extents: Iterable[Index]) -> int | None:
-        """The least value that all ``extents`` allow; None if the known bound will do.
+        """The least value that all ``extents`` allow; None if the current bound suffices.
 
-        Extents grow with their dimension, so the value is found by halving.
+        Extents grow with their dimension, so the value is found by binary search.
         """
         low = bounds.lo
         if not isinstance(low, int):

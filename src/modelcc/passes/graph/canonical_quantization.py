@@ -1,4 +1,4 @@
-"""One form of quantised models: u8 tensors, and DequantizeLinear before the ops that compute."""
+"""Canonical form of quantised models: u8 tensors, and DequantizeLinear before float ops."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from modelcc.passes.graph.quantized_values import BYTES, MOVEMENT, dequantised, 
 
 @dataclass(frozen=True)
 class CanonicalQuantization:
-    """QLinear ops are written out, bytes are unsigned and are moved before they become floats.
+    """QLinear ops are decomposed, bytes are unsigned and are moved before conversion to floats.
 
     - ``QLinearConv`` and ``QLinearMatMul`` are an op between DequantizeLinear and QuantizeLinear.
     - Data movement of dequantised values is dequantisation of moved bytes.
-    - What is quantised to i8 and dequantised again is u8 with a zero point 128 higher.
-    - QuantizeLinear undoes DequantizeLinear of the same parameters; it is Relu and Clip as well
-      where their bounds are not inside its own.
+    - Values quantised to i8 and dequantised again are u8 with a zero point 128 higher.
+    - QuantizeLinear cancels DequantizeLinear of the same parameters; it absorbs Relu and Clip
+      whose bounds are not inside its own.
 
     before::
 
@@ -78,7 +78,7 @@ def written_out(node: Node, at: Rewriter) -> Replacement:
         return None
     is_conv = isinstance(node.op, QLinearConv)
     if is_conv and at.constant_value(w) is None:
-        return None  # no rule for integers would take it
+        return None  # no integer rule would match it
     axis = 0 if is_conv else at.type_of(w).rank - 1
     operands = [
         at.emit(DequantizeLinear(0), x, x_scale, x_zero),
@@ -130,7 +130,7 @@ def joined_bytes(node: Node, at: Rewriter) -> Replacement:
 
 
 def undone(node: Node, at: Rewriter) -> Replacement:
-    """Quantisation of what was dequantised by the same numbers."""
+    """Quantisation of a value dequantised by the same parameters."""
     if not isinstance(node.op, QuantizeLinear):
         return None
     value, own = dequantised(at, node.inputs[0]), parameters(at, node, node.op.to)
@@ -141,7 +141,7 @@ def undone(node: Node, at: Rewriter) -> Replacement:
 
 
 def absorbed(node: Node, at: Rewriter) -> Replacement:
-    """Quantisation of bounded values, if its own bounds are as narrow."""
+    """Quantisation of bounded values, if its own range is as narrow."""
     if not isinstance(node.op, QuantizeLinear):
         return None
     bounded = made_by(at, node.inputs[0], Relu, Clip)
@@ -175,12 +175,12 @@ def unsigned(node: Node, at: Rewriter) -> Replacement:
 
 
 def recentred(zero: Array) -> Array:
-    """A zero point of the other signedness."""
+    """A zero point for the other signedness."""
     return Recentre().reference(np.asarray(zero))
 
 
 def _origin(at: Rewriter, name: str) -> Node | None:
-    """The QuantizeLinear whose results ``name`` consists of, with a constant zero point."""
+    """The QuantizeLinear of whose results ``name`` consists, with a constant zero point."""
     node = at.producer(name)
     while node is not None and isinstance(node.op, MOVEMENT):
         node = at.producer(node.inputs[0])
@@ -191,7 +191,7 @@ def _origin(at: Rewriter, name: str) -> Node | None:
 
 
 def recentred_early(node: Node, at: Rewriter) -> Replacement:
-    """Quantisation to bytes that are then recentred, and constants that are."""
+    """Quantisation to bytes that are then recentred, and recentred constants."""
     if not isinstance(node.op, Recentre):
         return None
     data = at.constant_value(node.inputs[0])
@@ -218,6 +218,6 @@ def recentred_before_movement(node: Node, at: Rewriter) -> Replacement:
 
 
 def recentred_twice(node: Node, at: Rewriter) -> Replacement:
-    """There and back."""
+    """Cancels recentring there and back."""
     inner = made_by(at, node.inputs[0], Recentre) if isinstance(node.op, Recentre) else None
     return None if inner is None else inner.inputs[0]

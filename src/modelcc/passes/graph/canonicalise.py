@@ -1,4 +1,4 @@
-"""One spelling for what can be written in several ways; other passes rely on it."""
+"""Canonical spellings of equivalent nodes, which other passes rely on."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ ROUNDED = 2e-7
 class Canonicalise:
     """No identities, constants on the right, Relu and Clip with numbers, plain Gemm.
 
-    - ``Identity``, ``StopGradient``, a ``Cast`` to the same type, a ``Concat`` of one value, parts
-      of it without elements, and ``After`` of a constant go.
+    - ``Identity``, ``StopGradient``, a ``Cast`` to the same type, a ``Concat`` of one value, its
+      operands without elements, and ``After`` of a constant are removed.
     - ``c + x`` and ``c * x`` become ``x + c`` and ``x * c``.
     - ``ClipTensor``, ``Min`` and ``Max`` with constant scalars become ``Clip``; ``Clip`` at 0
       from below becomes ``Relu``.
@@ -88,7 +88,7 @@ class Canonicalise:
 
 
 def no_identity(node: Node, at: Rewriter) -> Replacement:
-    """What gives back its only operand."""
+    """An op that returns its only operand."""
     if isinstance(node.op, After) and at.constant_value(node.inputs[0]) is not None:
         return node.inputs[0]
     same = isinstance(node.op, Identity | StopGradient | Cast | Concat)
@@ -99,7 +99,7 @@ def no_identity(node: Node, at: Rewriter) -> Replacement:
 
 
 def no_empty_parts(node: Node, at: Rewriter) -> Replacement:
-    """A concatenation of what has elements."""
+    """A concatenation of non-empty operands."""
     if not isinstance(node.op, Concat):
         return None
     kept = [x for x in node.inputs if at.type_of(x).shape[node.op.axis] != 0]

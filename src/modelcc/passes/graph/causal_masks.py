@@ -1,4 +1,4 @@
-"""Masks that show query i the keys up to i + offset: as data, and as they are made of positions."""
+"""Causal masks, where query i sees keys up to i + offset: constant or computed from positions."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from modelcc.ops.shape import Trilu
 from modelcc.passes.graph.products import scalar, swapped
 
 SWALLOWS_SCORES = -1e30
-"""Below this a number in place of a score and added to it are the same f32."""
+"""Below this, replacing a score and adding to it give the same f32."""
 
 
 def causal_offset(
     at: Rewriter, mask: str, queries: Index, keys: Index, least: float = SWALLOWS_SCORES
 ) -> Index | None:
-    """The offset of an added mask with a row for each query and a column for each key, which hides
-    keys by ``least`` or lower numbers; None if it is none such.
+    """The offset of an additive mask with a row for each query and a column for each key, which
+    hides keys by ``least`` or lower numbers; None if it has another form.
 
     Every query sees a key.
     """
@@ -61,7 +61,7 @@ def _triangle_of_data(data: Array) -> tuple[int, bool] | None:
 
 
 def _offset_of_addend(at: Rewriter, name: str, least: float) -> Index | None:
-    """Of what is 0 for keys that are seen and low for others."""
+    """The offset of a mask that is 0 for visible keys and low for others."""
     node = at.producer(name)
     if node is None:
         return None
@@ -99,7 +99,7 @@ def same_matrix(at: Rewriter, node: Node, operand: str) -> bool:
 
 
 def number_everywhere(at: Rewriter, name: str) -> float | None:
-    """The number that all elements are, if that is known."""
+    """The value of all elements, if known to be the same."""
     node = at.producer(name)
     if node is None:
         return scalar(at, name)
@@ -114,14 +114,14 @@ def number_everywhere(at: Rewriter, name: str) -> float | None:
 
 @dataclass(frozen=True)
 class Triangle:
-    """What is true where ``(column <= row + offset) == inside``, of the last two axes."""
+    """A mask that is true where ``(column <= row + offset) == inside``, of the last two axes."""
 
     offset: Index
     inside: bool
 
 
 def triangle_of(at: Rewriter, name: str) -> Triangle | None:
-    """What a condition is, if it is such a matrix."""
+    """The triangle of a condition, if it has that form."""
     node, data = at.producer(name), at.constant_value(name)
     if data is not None:
         known = _triangle_of_data(data)
@@ -154,7 +154,7 @@ def _and(at: Rewriter, node: Node, name: str, other: str) -> Triangle | None:
 
 
 def _is_true(at: Rewriter, name: str) -> bool:
-    """Whether all of a condition is true."""
+    """Whether all elements of a condition are true."""
     node, data = at.producer(name), at.constant_value(name)
     if data is not None:
         return bool(data.all())
@@ -188,7 +188,7 @@ class Position:
     steps: Mapping[int, int]
 
     def plus(self, other: Position, sign: int) -> Position:
-        """This and ``sign`` times the other one."""
+        """This plus ``sign`` times the other one."""
         axes = {*self.steps, *other.steps}
         sums = {a: self.steps.get(a, 0) + sign * other.steps.get(a, 0) for a in axes}
         steps = {axis: step for axis, step in sums.items() if step}
@@ -225,13 +225,13 @@ def _kept_position(at: Rewriter, node: Node, operand: str) -> Position | None:
 
 
 def _keeps(at: Rewriter, node: Node, operand: str, found: Position) -> bool:
-    """Whether the result has the axes along which the operand differs."""
+    """Whether the result has the axes along which the operand varies."""
     before, after = at.type_of(operand).shape, at.type_of(node.outputs[0]).shape
     return all(before[-axis] == after[-axis] for axis in found.steps)
 
 
 def _moved_position(at: Rewriter, node: Node) -> Position | None:
-    """Where axes of one element come and go."""
+    """The position after axes of extent 1 are added or removed."""
     found = _position(at, node.inputs[0])
     before, after = (_wide_axes(at, name) for name in (node.inputs[0], node.outputs[0]))
     if found is None or [n for _, n in before] != [n for _, n in after]:
@@ -241,6 +241,6 @@ def _moved_position(at: Rewriter, node: Node) -> Position | None:
 
 
 def _wide_axes(at: Rewriter, name: str) -> list[tuple[int, Index]]:
-    """Axes from the last, and extents, of those that are not 1."""
+    """Axes, counted from the last, and extents, of those that are not 1."""
     shape = at.type_of(name).shape
     return [(len(shape) - axis, extent) for axis, extent in enumerate(shape) if extent != 1]

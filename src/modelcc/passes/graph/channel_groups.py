@@ -1,4 +1,4 @@
-"""Which axes of a graph's values are the same channels, and what reads and makes them."""
+"""Equivalence classes of channel axes of a graph's values, with their producers and readers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class IntegerProduct:
 
     @property
     def reads(self) -> Mask:
-        """Which channels [out, in] have a weight that is not 0."""
+        """Mask of channels [out, in] with a non-zero weight."""
         return np.asarray((self.weights != self.zero.reshape(-1, 1, 1)).any(axis=2))
 
     @property
@@ -52,14 +52,14 @@ class IntegerProduct:
         return np.asarray(every - self.zero.reshape(-1, 1) * self.weights.shape[2], np.int32)
 
     def layout(self, weights: Array) -> Array:
-        """``weights`` [out, in, taps] as the node's operand has them."""
+        """``weights`` [out, in, taps] in the layout of the node's operand."""
         if isinstance(self.node.op, MatMulInteger):
             return np.ascontiguousarray(weights[:, :, 0].T)
         return weights.reshape(*weights.shape[:2], *self.kernel)
 
 
 def integer_product(graph: Graph, node: Node, axis: int) -> IntegerProduct | None:
-    """A product of integers by constants, in which all channels meet; None for anything else."""
+    """A product of integers by constants, which mixes all channels; None for any other node."""
     if not isinstance(node.op, ConvInteger | MatMulInteger):
         return None
     w, x_zero, w_zero = (*node.inputs[1:], "", "")[:3]
@@ -96,11 +96,11 @@ class Relation:
 
 @dataclass(frozen=True, eq=False)
 class ChannelGroups:
-    """Values and the axes of their channels: a group, named by one of its values, has as many of
-    them in each.
+    """Values and the axes of their channels: a group, named by one of its values, has equally many
+    channels in each.
 
-    Channels of ``fixed`` groups cannot be removed.  ``products`` read those of their operands as
-    their weights tell, and are named by their results.
+    Channels of ``fixed`` groups cannot be removed.  ``products`` read channels of their operands
+    according to their weights, and are named by their results.
     """
 
     graph: Graph
@@ -111,11 +111,11 @@ class ChannelGroups:
     products: Mapping[str, IntegerProduct]
 
     def root(self, value: str) -> str:
-        """The group of the channels of a value that has some."""
+        """The group of the channels of a value."""
         return _root(self.parents, value)
 
     def size(self, value: str) -> int:
-        """How many channels a value has."""
+        """Number of channels of a value."""
         extent = self.graph.types[value].shape[self.axes[value]]
         assert isinstance(extent, int)
         return extent
@@ -127,7 +127,7 @@ class ChannelGroups:
 
 
 def channel_groups(graph: Graph) -> ChannelGroups:
-    """The channels of whatever products with constants make."""
+    """The channels of the results of products with constants."""
     finder = _Finder(graph)
     for node in graph.nodes:
         finder.visit(node)
@@ -150,14 +150,14 @@ class _Finder:
     products: dict[str, IntegerProduct] = field(default_factory=dict[str, IntegerProduct])
 
     def found(self) -> ChannelGroups:
-        """What was found, outputs being fixed."""
+        """The groups found, with outputs fixed."""
         self.fixed |= {name for name in self.graph.outputs if name in self.axes}
         fixed = frozenset(_root(self.parents, name) for name in self.fixed)
         relations = tuple(self.relations)
         return ChannelGroups(self.graph, self.axes, self.parents, fixed, relations, self.products)
 
     def visit(self, node: Node) -> None:
-        """Give the node's results channels, after its operands have them."""
+        """Assigns channels to the node's results, after its operands."""
         axis = made_axis(self.graph, node)
         product = None if axis is None else integer_product(self.graph, node, axis)
         own = [n for n, name in enumerate(node.inputs) if name in self.axes]
@@ -172,7 +172,7 @@ class _Finder:
         self.fixed |= {node.inputs[n] for n in own}
 
     def _add(self, value: str, axis: int) -> bool:
-        """A new group; False if there are not several channels."""
+        """Adds a group; False if there is only one channel."""
         extent = self.graph.types[value].shape[axis]
         if not isinstance(extent, int) or extent < 2:
             return False
@@ -180,7 +180,7 @@ class _Finder:
         return True
 
     def _carry(self, node: Node, own: list[int]) -> bool:
-        """Channels of operands are those of the result; False if the op mixes them."""
+        """Propagates channels of operands to the result; False if the op mixes them."""
         maps = {n: channel_map(self.graph, node, n, self.axes[node.inputs[n]]) for n in own}
         axes = {m.axis for m in maps.values() if m is not None}
         if None in maps.values() or len(axes) != 1:
@@ -207,7 +207,7 @@ class _Finder:
 
 
 def made_axis(graph: Graph, node: Node) -> int | None:
-    """The axis along which a product by constants has its channels; None for anything else."""
+    """The channel axis of the result of a product by constants; None for any other node."""
     if not node.inputs or any(n and n not in graph.constants for n in node.inputs[1:]):
         return None
     rank = graph.types[node.outputs[0]].rank
@@ -221,13 +221,13 @@ def made_axis(graph: Graph, node: Node) -> int | None:
 
 
 def read_axis(graph: Graph, node: Node) -> int:
-    """The axis along which a product reads the channels of its operand."""
+    """The axis of the operand's channels that a product reads."""
     is_image = isinstance(node.op, Conv | ConvInteger)
     return 1 if is_image else graph.types[node.inputs[0]].rank - 1
 
 
 def _others(graph: Graph, node: Node, axis: int, axes: Mapping[str, int]) -> dict[int, int]:
-    """Operands that come at run time, whose channels nothing is known of, and their axes."""
+    """Run-time operands, whose channels are unknown, and their axes."""
     found: dict[int, int] = {}
     if is_depthwise(graph, node):
         return found

@@ -1,4 +1,4 @@
-"""How ops take the channels of an operand to those of their result: slices along one axis."""
+"""Mappings of an operand's channels to those of the result: slices along one axis."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ Places: TypeAlias = "np.ndarray[tuple[int, ...], np.dtype[np.int64]]"
 
 @dataclass(frozen=True, eq=False)
 class ChannelMap:
-    """Slice ``targets[k]`` of a result along ``axis`` comes of slice ``sources[k]`` of an operand
-    (None: of the same one), and of no other slice of that operand."""
+    """Slice ``targets[k]`` of a result along ``axis`` depends on slice ``sources[k]`` of an operand
+    (None: of the same one), and on no other slice of that operand."""
 
     axis: int
     sources: Places | None = None
@@ -38,7 +38,7 @@ class ChannelMap:
 
 
 def channel_map(graph: Graph, node: Node, operand: int, axis: int) -> ChannelMap | None:
-    """Where ``node`` takes slices of its operand along ``axis``; None if it mixes them."""
+    """The mapping of slices of an operand along ``axis`` by ``node``; None if it mixes them."""
     shape = graph.types[node.inputs[operand]].shape
     match node.op:
         case _ if is_pointwise(graph, node):
@@ -66,8 +66,8 @@ def channel_map(graph: Graph, node: Node, operand: int, axis: int) -> ChannelMap
 
 
 def is_pointwise(graph: Graph, node: Node) -> bool:
-    """Whether elements of the result come of those of the same place in the operands; so do values
-    of a constant table."""
+    """Whether elements of the result depend on operands' elements at the same index; lookups in a
+    constant table count as such."""
     if isinstance(node.op, Gather):
         table = graph.constants.get(node.inputs[0])
         return table is not None and table.data.ndim == 1
@@ -75,7 +75,7 @@ def is_pointwise(graph: Graph, node: Node) -> bool:
 
 
 def is_depthwise(graph: Graph, node: Node) -> bool:
-    """Whether a convolution is one of each channel by itself, by constants."""
+    """Whether it is a depthwise convolution by constants."""
     if not isinstance(node.op, Conv | ConvInteger):
         return False
     constant = all(not n or n in graph.constants for n in node.inputs[1:])
@@ -84,7 +84,7 @@ def is_depthwise(graph: Graph, node: Node) -> bool:
 
 def resized(op: Op, axis: int, extent: int, start: int) -> Op:
     """``op`` with a result of ``extent`` slices along ``axis``, from ``start`` of the operand
-    on if it takes a part of them."""
+    on if it selects a part."""
     match op:
         case Reshape(shape=shape):
             return Reshape(with_axis(shape, axis, extent))
@@ -97,7 +97,7 @@ def resized(op: Op, axis: int, extent: int, start: int) -> Op:
 
 
 def _repeated(axis: int, count: Index, extent: Index, outer: int) -> ChannelMap | None:
-    """Slices one after the other, each as often as there is room, all of that ``outer`` times."""
+    """Slices repeated consecutively as often as there is room, all of that ``outer`` times."""
     if not isinstance(count, int) or not isinstance(extent, int):
         return None
     inner = extent // (count * outer)
@@ -108,7 +108,7 @@ def _repeated(axis: int, count: Index, extent: Index, outer: int) -> ChannelMap 
 
 
 def _reshaped(old: Sequence[Index], new: Sequence[Index], axis: int) -> ChannelMap | None:
-    """An axis that stays one, or becomes part of a longer one."""
+    """An axis that is unchanged, or becomes part of a merged one."""
     before, count = product(old[:axis]), old[axis]
     for own, extent in enumerate(new):
         first = product(new[:own])

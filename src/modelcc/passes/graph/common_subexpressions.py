@@ -53,7 +53,7 @@ class CommonSubexpressions:
 
 
 def _equal_constants(graph: Graph) -> dict[str, str]:
-    """Names of constants whose content an earlier one has."""
+    """Names of constants with the same content as an earlier one."""
     first: dict[Constant, str] = {}
     names: dict[str, str] = {}
     alike: dict[object, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Channels that are one number become part of the biases of what reads them."""
+"""Folds channels of constant value into the biases of their readers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from modelcc.passes.graph.known_channels import constant_operands, known_channel
 
 @dataclass(frozen=True)
 class ConstantChannels:
-    """Products of integers do not read what is the same for any input.
+    """Products of integers do not read channels that are the same for any input.
 
-    A filter without weights makes such a channel, which stays one through requantization, tables,
-    sums with other such channels, pooling and convolutions of each channel by itself.  In a border
-    it must be what the border is, too, or it is read as before.
+    A filter without weights makes such a channel, which remains constant through requantization,
+    tables, sums with other such channels, pooling and depthwise convolutions.  With a border it
+    must equal the border, too, or it is read as before.
 
     before::
 
@@ -69,7 +69,7 @@ class ConstantChannels:
 
 @dataclass(frozen=True, eq=False)
 class _Without:
-    """A product that does not read the channels of ``mask``, which add ``sums``."""
+    """A product that does not read the channels of ``mask``, which contribute ``sums``."""
 
     product: IntegerProduct
     mask: Array
@@ -77,14 +77,14 @@ class _Without:
 
     @property
     def weights(self) -> Array:
-        """Its weights, those of constant channels being their zero point."""
+        """Its weights, with those of constant channels set to their zero point."""
         weights, zero = self.product.weights.copy(), self.product.zero
         rows = np.broadcast_to(zero.reshape(-1, 1, 1), weights.shape)
         weights[:, self.mask] = rows[:, self.mask].astype(weights.dtype)
         return self.product.layout(weights)
 
     def added_to(self, addend: Array, rank: int) -> Array:
-        """The sums and what else is added to a result of ``rank``."""
+        """The sums plus the other addend of a result of ``rank``."""
         sums = self.sums.reshape(-1, *(1,) * (rank - 1 - self.product.axis))
         return np.asarray(addend + sums, np.int32)
 
@@ -115,7 +115,7 @@ def _rewritten(graph: Graph, found: Mapping[str, _Without]) -> Graph:
 
 
 def _bias(graph: Graph, name: str, readers: Mapping[str, list[Node]]) -> Node | None:
-    """The sum with a constant that alone reads ``name``."""
+    """The sum with a constant that is the only reader of ``name``."""
     own = readers.get(name, [])
     if len(own) != 1 or not isinstance(own[0].op, Add) or name in graph.outputs:
         return None

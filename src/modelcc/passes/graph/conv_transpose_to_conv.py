@@ -1,4 +1,4 @@
-"""Transposed convolutions of step 1, which are convolutions."""
+"""Transposed convolutions of stride 1 as convolutions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from modelcc.ops.slicing import Slice
 
 @dataclass(frozen=True)
 class ConvTransposeToConv:
-    """A ConvTranspose whose window moves by one place is a Conv by the filter with each of its
-    window's axes turned around, and inputs and outputs exchanged (Dumoulin and Visin, "A guide to
-    convolution arithmetic for deep learning", 2016, section 4).  The filter is a constant, or, with
-    ``computed``, anything.
+    """A ConvTranspose of stride 1 is a Conv by the flipped filter, with inputs and outputs
+    exchanged (Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", 2016,
+    section 4).  The filter is a constant, or, with ``computed``, any value.
 
     before::
 
@@ -52,7 +51,7 @@ class ConvTransposeToConv:
 
 
 def flip(computed: bool, node: Node, at: Rewriter) -> Replacement:
-    """The convolution that a transposed one is, if it crops no more than its windows reach."""
+    """The equivalent convolution, if the op crops no more than its windows reach."""
     op = node.op
     if not isinstance(op, ConvTranspose) or any(step != 1 for step in op.strides):
         return None
@@ -71,8 +70,8 @@ def flip(computed: bool, node: Node, at: Rewriter) -> Replacement:
 
 
 def _turned(at: Rewriter, filter_: str, groups: int) -> str:
-    """A filter [inputs, outputs of a group, *window] as [outputs, inputs of a group, *window], the
-    window's axes turned around."""
+    """A filter [inputs, outputs of a group, *window] as [outputs, inputs of a group, *window], with
+    flipped windows."""
     inputs, outputs, *window = at.type_of(filter_).shape
     starts: tuple[Index, ...] = (0, 0, *(extent - 1 for extent in window))
     extents = (inputs, outputs, *window)

@@ -1,4 +1,4 @@
-"""Removal of channels that nobody reads, with the filters that make them."""
+"""Removal of unused channels, with the filters that compute them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from modelcc.passes.graph.dead_code import with_nodes
 
 @dataclass(frozen=True)
 class DeadChannels:
-    """A channel goes if all weights that read it are 0, or belong to channels that go.
+    """A channel is dead if all weights that read it are 0, or belong to dead channels.
 
-    So do its parts in whatever computes channel by channel between: requantization, sums, pooling,
-    convolutions of each channel by itself, concatenations, reshapes.  ``block`` is how many
-    channels a target takes at once: of a number that is no multiple of it some dead ones are kept.
+    It is also removed from ops that compute channel by channel in between: requantization, sums,
+    pooling, depthwise convolutions, concatenations, reshapes.  ``block`` is the number of channels
+    that a target processes at once: some dead ones are kept to make their number a multiple.
 
     before::
 
@@ -71,7 +71,7 @@ class DeadChannels:
 
 
 def _kept(groups: ChannelGroups, block: int) -> dict[str, Mask]:
-    """The channels of each group that stay."""
+    """The live channels of each group."""
     needed = {g: np.full(size, g in groups.fixed) for g, size in groups.groups.items()}
     products = groups.products.items()
     reads = {n: p.reads for n, p in products if p.node.inputs[0] in groups.axes}
@@ -86,7 +86,7 @@ def _kept(groups: ChannelGroups, block: int) -> dict[str, Mask]:
 
 
 def _spread(groups: ChannelGroups, needed: dict[str, Mask], reads: Mapping[str, Mask]) -> None:
-    """Add what makes channels that are needed, until nothing is missing."""
+    """Marks producers of needed channels, until a fixed point."""
     changed = True
     while changed:
         before = sum(int(mask.sum()) for mask in needed.values())
@@ -110,7 +110,7 @@ def _fill(mask: Mask, block: int) -> None:
 
 @dataclass(frozen=True)
 class _Removal:
-    """A graph with the channels ``kept`` of each group."""
+    """A graph reduced to the channels ``kept`` of each group."""
 
     groups: ChannelGroups
     kept: Mapping[str, Mask]
@@ -141,7 +141,7 @@ class _Removal:
         return self.kept[self.groups.root(name)]
 
     def _mask(self, name: str) -> Mask | None:
-        """Channels of a value, if some of them go."""
+        """Mask of a value's channels, if some are removed."""
         if name not in self.groups.axes:
             return None
         mask = self._kept(name)
@@ -163,7 +163,7 @@ class _Removal:
         return resized(node.op, groups.axes[result], int(self._kept(result).sum()), start)
 
     def _constants(self, node: Node) -> Iterator[tuple[int, dict[int, Mask]]]:
-        """Operands of which slices go, and by axes which ones stay."""
+        """Operands with removed slices, and masks of the others by axes."""
         constants = self.groups.graph.constants
         for operand, name in enumerate(node.inputs):
             if name in constants:

@@ -1,4 +1,4 @@
-"""Removal of what no output needs."""
+"""Dead code elimination."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from modelcc.ir.index import symbols
 
 @dataclass(frozen=True)
 class DeadCode:
-    """Nodes and constants that no graph output depends on go; graph inputs stay.
+    """Removes nodes and constants that no graph output depends on; graph inputs stay.
 
-    Shapes depend on what reads their sizes from memory.
+    Shapes depend on nodes that read their sizes from memory.
 
     before::
 
@@ -63,7 +63,7 @@ def _in_bounds(graph: Graph, names: Iterable[str]) -> set[str]:
 
 
 def with_nodes(graph: Graph, nodes: tuple[Node, ...]) -> Graph:
-    """``graph`` with these nodes only, and only the constants and types that they need."""
+    """``graph`` with only these nodes, and the constants and types that they need."""
     read = {n for node in nodes for n in node.inputs} | set(graph.outputs)
     constants = {n: c for n, c in graph.constants.items() if n in read}
     kept = (*graph.inputs, *constants, *(n for node in nodes for n in node.outputs))

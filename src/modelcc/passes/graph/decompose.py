@@ -1,4 +1,4 @@
-"""Ops that have no tensor-level meaning, written out in ops that have one."""
+"""Decomposes ops that have no tensor-level semantics into ops that have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from modelcc.passes.tensor.from_graph import has_code
 
 @dataclass(frozen=True)
 class Decompose:
-    """Every op with a ``decompose`` facet but no code of their own; others keep their identity.
+    """Every op with a ``decompose`` facet but no code of its own; others are kept.
 
     before::
 
@@ -54,7 +54,7 @@ class Decompose:
 
 
 def written_out(node: Node, at: Rewriter) -> Replacement:
-    """The decomposition of an op that nothing else can be made of."""
+    """The decomposition of an op that cannot be lowered otherwise."""
     if has_code(node.op) or not node.op.has("decompose"):
         return None
     return node.op.decompose(at, *node.inputs)

@@ -17,8 +17,8 @@ from modelcc.passes.graph.products import leads_to, made_by
 
 @dataclass(frozen=True)
 class EliminateReshapes:
-    """Reshapes to the same shape go, those in a row are merged, those around ops cancel, as those
-    do that join batch axes for a product of matrices alone.
+    """Removes reshapes to the same shape, merges consecutive ones, cancels those around ops, and
+    those that only merge batch axes for a matrix product.
 
     before::
 
@@ -46,7 +46,7 @@ class EliminateReshapes:
 
 
 def merge(node: Node, at: Rewriter) -> Replacement:
-    """A reshape of a reshape, or to the shape there is."""
+    """A reshape of a reshape, or to the operand's own shape."""
     if not isinstance(node.op, Reshape):
         return None
     (x,) = node.inputs
@@ -57,13 +57,13 @@ def merge(node: Node, at: Rewriter) -> Replacement:
 
 
 def no_expansion(node: Node, at: Rewriter) -> Replacement:
-    """An expansion to the shape there is."""
+    """An expansion to the operand's own shape."""
     same = at.type_of(node.inputs[0]) == at.type_of(node.outputs[0]) if node.inputs else False
     return node.inputs[0] if isinstance(node.op, Expand) and same else None
 
 
 def sink(node: Node, at: Rewriter) -> Replacement:
-    """A function of one reshaped value becomes a reshaped function, if a reshape follows."""
+    """Moves a reshape below a function of one value, if a reshape follows."""
     if not isinstance(node.op, Elementwise | Cast) or len(node.outputs) != 1:
         return None
     computed = [n for n in node.inputs if not _is_scalar(at, n)]
@@ -76,7 +76,7 @@ def sink(node: Node, at: Rewriter) -> Replacement:
 
 
 def sink_unit_axes(node: Node, at: Rewriter) -> Replacement:
-    """The same for a reshape that only adds axes of extent 1, if all operands can do without."""
+    """The same for a reshape that only adds axes of extent 1, if no operand needs these."""
     if not isinstance(node.op, Elementwise | Cast) or len(node.outputs) != 1:
         return None
     inner = next((n for n in (made_by(at, i, Reshape) for i in node.inputs) if n), None)
@@ -97,11 +97,11 @@ def sink_unit_axes(node: Node, at: Rewriter) -> Replacement:
 
 
 def batches(node: Node, at: Rewriter) -> Replacement:
-    """A product of matrices in one batch axis, of which reshapes before and behind it make
-    several, has these itself.
+    """A matrix product with one batch axis between reshapes that merge and split it is computed
+    with the split axes.
 
-    PyTorch's ``bmm`` is what becomes of products in several axes, so that attention by these would
-    not be found.
+    PyTorch decomposes products with several batch axes to ``bmm``, which would hide attention
+    from recognition.
     """
     product = made_by(at, node.inputs[0], MatMul) if isinstance(node.op, Reshape) else None
     if product is None or at.uses(product.outputs[0]) > 1:
@@ -121,7 +121,7 @@ def batches(node: Node, at: Rewriter) -> Replacement:
 
 
 def _added_axes(shape: Sequence[Index], longer: Sequence[Index]) -> tuple[int, ...]:
-    """Axes of extent 1 that ``longer`` has and ``shape`` has not; none if that is not all."""
+    """Axes of extent 1 that only ``longer`` has; none if they differ otherwise."""
     added: list[int] = []
     position = 0
     for axis, extent in enumerate(longer):
@@ -135,7 +135,7 @@ def _added_axes(shape: Sequence[Index], longer: Sequence[Index]) -> tuple[int, .
 
 
 def _without_axes(at: Rewriter, name: str, axes: Sequence[int], rank: int) -> str | None:
-    """A constant without ``axes`` of the ``rank`` it broadcasts to; None if it is none."""
+    """A constant without ``axes`` of the ``rank`` it broadcasts to; None if not constant."""
     data = at.constant_value(name)
     if data is None:
         return name if _is_scalar(at, name) else None

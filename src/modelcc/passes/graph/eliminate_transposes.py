@@ -21,10 +21,10 @@ from modelcc.passes.graph.products import leads_to, made_by
 class EliminateTransposes:
     """Transposes are merged, cancelled, turned into views and moved towards others.
 
-    A transpose moves behind elementwise ops and pads if another one follows, if all operands have
+    A transpose moves below elementwise ops and pads if another one follows, if all operands have
     the same one or ones that move the same axis from the end, or if a constant is multiplied or
-    added, which weights before may take; constants are transposed at compile time.  ``Gemm``,
-    products of matrices and ``Einsum`` read transposed operands directly.
+    added that preceding weights may absorb; constants are transposed at compile time.  ``Gemm``,
+    matrix products and ``Einsum`` read transposed operands directly.
 
     before::
 
@@ -58,7 +58,7 @@ class EliminateTransposes:
 
 
 def merge(node: Node, at: Rewriter) -> Replacement:
-    """A transpose of a transpose, or one that moves nothing."""
+    """A transpose of a transpose, or an identity."""
     if not isinstance(node.op, Transpose):
         return None
     (x,) = node.inputs
@@ -120,7 +120,7 @@ def _meets_transpose(node: Node, at: Rewriter) -> bool:
 
 
 def _undone(at: Rewriter, name: str, perm: Permutation) -> str | None:
-    """An operand as it is before the transpose: its source, one turned back, or a constant."""
+    """An operand before the transpose: its source, inversely transposed, or a constant."""
     node = made_by(at, name, Transpose)
     if node is not None:
         same = isinstance(node.op, Transpose) and node.op.perm == perm
@@ -153,7 +153,7 @@ def into_product(node: Node, at: Rewriter) -> Replacement:
 
 
 def into_einsum(node: Node, at: Rewriter) -> Replacement:
-    """Labels of a transposed operand are those of its source in another order."""
+    """A transposed operand is replaced by its source with permuted labels."""
     if not isinstance(node.op, Einsum):
         return None
     terms, result = node.op.terms

@@ -18,10 +18,10 @@ from modelcc.passes.graph.products import made_by, swapped
 
 @dataclass(frozen=True)
 class FoldBatchNorm:
-    """Batch norms, per-channel Mul and Add become part of the convolution or matrix product before.
+    """Batch norms, per-channel Mul and Add become part of the preceding linear op.
 
-    What stands elsewhere becomes one Mul and one Add.  Factors are computed in f64 and rounded
-    once (Jacob et al., "Quantization and training of neural networks", 2018, section 3.2).
+    Others become one Mul and one Add.  Factors are computed in f64 and rounded once (Jacob et al.,
+    "Quantization and training of neural networks", 2018, section 3.2).
 
     before::
 
@@ -64,7 +64,7 @@ def fold_norm(node: Node, at: Rewriter) -> Replacement:
 
 
 def norm_to_affine(node: Node, at: Rewriter) -> Replacement:
-    """Batch norm of anything else, as one Mul and one Add."""
+    """Batch norm of any other value, as one Mul and one Add."""
     affine = _affine_of(node, at)
     if affine is None:
         return None
@@ -87,7 +87,7 @@ def _affine_of(node: Node, at: Rewriter) -> tuple[Array, Array] | None:
 
 
 def fold_factor(node: Node, at: Rewriter) -> Replacement:
-    """A constant factor per output channel of a linear op of floats: integers would grow."""
+    """A constant factor per output channel of a linear op of floats: integers might overflow."""
     if not isinstance(node.op, Mul) or not at.type_of(node.outputs[0]).dtype.is_float:
         return None
     for name, constant in swapped(node):
@@ -134,7 +134,7 @@ def fold_addend(node: Node, at: Rewriter) -> Replacement:
 
 
 def _per_channel(at: Rewriter, node: Node, name: str, constant: str) -> Array | None:
-    """The constant as one f64 number per channel of ``name``, if it is that."""
+    """The constant as one f64 number per channel of ``name``, if it has that form."""
     data, kind, linear = at.constant_value(constant), at.type_of(name), at.producer(name)
     if data is None or linear is None or not isinstance(linear.op, _LINEAR):
         return None
@@ -149,7 +149,7 @@ def _per_channel(at: Rewriter, node: Node, name: str, constant: str) -> Array | 
 
 
 def _scaled(at: Rewriter, name: str, factor: Array, shift: Array) -> str | None:
-    """The linear op that gives ``name * factor + shift`` per channel; None if it cannot."""
+    """The linear op that computes ``name * factor + shift`` per channel; None if impossible."""
     node = at.producer(name)
     if node is None or at.uses(name) > 1 or not isinstance(node.op, _LINEAR):
         return None
@@ -176,7 +176,7 @@ _LINEAR = (Conv, ConvTranspose, Gemm, MatMul)
 
 
 def _is_row(bias: Array, channels: int) -> bool:
-    """Whether a Gemm's addend is one number, or one per column."""
+    """Whether a Gemm's addend is a scalar, or one number per column."""
     return bias.size == 1 or (bias.size == channels and bias.shape[-1] == channels)
 
 

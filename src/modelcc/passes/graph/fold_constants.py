@@ -1,4 +1,4 @@
-"""Evaluation of what depends on constants only."""
+"""Constant folding."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class FoldConstants:
     """Nodes whose operands are all constants are evaluated by their reference.
 
     Results larger than ``max_bytes`` are folded only if they are not larger than their operands
-    together: expanding a number to a large tensor would only make the artifact grow.  What is in
-    ``keep`` stays, and with ``narrow`` so do floats of 8 bits, which machines multiply as they are.
+    together: expanding a number to a large tensor would only make the artifact grow.  Ops in
+    ``keep`` stay, and with ``narrow`` so do 8-bit floats, which machines multiply natively.
 
     before::
 
@@ -85,7 +85,7 @@ class FoldConstants:
 
 
 def _only_widens(graph: Graph, node: Node) -> bool:
-    """Whether floats of 8 bits become wider ones."""
+    """Whether 8-bit floats become wider ones."""
     given = graph.types[node.inputs[0]].dtype if isinstance(node.op, Cast) else F32
     return given.is_float and given.bits == 8
 
@@ -95,7 +95,7 @@ def _bytes(type: TensorType) -> int:
 
 
 def _is_known(attributes: Iterable[object]) -> bool:
-    """Whether no attribute mentions a named dimension or holds a sub-graph."""
+    """Whether no attribute uses a named dimension or has a sub-graph."""
     return all(
         _is_known(value) if is_items(value) else not isinstance(value, Expr | Graph)
         for value in attributes
@@ -103,7 +103,7 @@ def _is_known(attributes: Iterable[object]) -> bool:
 
 
 def _results(node: Node, operands: tuple[Array | None, ...]) -> tuple[Array, ...]:
-    """Of a node with constant operands; ModelError for an index that is out of range."""
+    """Results of a node with constant operands; ModelError for an index that is out of range."""
     try:
         return run_node(node, operands, {})
     except IndexError as error:

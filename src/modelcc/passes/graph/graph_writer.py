@@ -1,4 +1,4 @@
-"""Copies of graphs with other nodes among theirs."""
+"""Builds modified copies of graphs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from modelcc.passes.graph.dead_code import with_nodes
 
 
 class GraphWriter:
-    """A copy of a graph in the making, whose values keep their names."""
+    """A copy of a graph under construction, whose values keep their names."""
 
     def __init__(self, graph: Graph) -> None:
         self.source = graph
@@ -23,7 +23,7 @@ class GraphWriter:
         self.nodes: list[Node] = []
 
     def emit(self, op: Op, *inputs: str, source: tuple[str, ...] = (), name: str = "") -> str:
-        """Append a node of one result; the name of that."""
+        """Appends a node with one result; returns its name."""
         (made,) = infer_types(op, [self.types[n] if n else None for n in inputs], *source)
         result = name or self.names.fresh(f"{inputs[0]}_{type(op).__name__.lower()}")
         self.types[result] = made
@@ -31,23 +31,23 @@ class GraphWriter:
         return result
 
     def append(self, node: Node) -> None:
-        """A node whose results have their names and types already, or those of the graph."""
+        """Appends a node whose results have names and types already, here or in the graph."""
         self.nodes.append(node)
 
     def value(self, type: TensorType, name: str) -> str:
-        """The name of a value to come, called after ``name``."""
+        """A fresh name for a future value, derived from ``name``."""
         fresh = self.names.fresh(name)
         self.types[fresh] = type
         return fresh
 
     def constant(self, data: Array, name: str) -> str:
-        """A constant called after ``name``."""
+        """A constant with a fresh name, derived from ``name``."""
         found = Constant(data)
         fresh = self.value(found.type, name)
         self.constants[fresh] = found
         return fresh
 
     def graph(self) -> Graph:
-        """What has been written, without constants and types that nothing needs."""
+        """The new graph, without unused constants and types."""
         whole = replace(self.source, types=self.types, constants=self.constants)
         return with_nodes(whole, tuple(self.nodes))

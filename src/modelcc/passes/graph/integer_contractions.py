@@ -19,7 +19,7 @@ from modelcc.passes.graph.quantized_values import BYTES, Quantized, along, dequa
 
 LARGEST_BIAS = 2.0**30
 FEW = 8
-"""Rows, columns or products below which signs are not worth a sum of their own."""
+"""Rows, columns or products below which a correction sum for signs does not pay."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class IntegerContractions:
 
     Zero points leave the product: ``sum (a - z)(b - y) = sum a*b - z * sum b - y * sum a + n*z*y``
     (Jacob et al., 2018, section 2.3), where sums of constants are constants, added to the bias.
-    Products of integers that a model has of its ``own`` are brought to that form, too.  Without
-    instructions for ``bytes`` they are taken off the operands of convolutions.  With
-    instructions for ``dots`` of u8 by i8, u8 by u8 that both come at run time are such, too.
+    Integer products of the model's ``own`` are brought to that form, too.  Without instructions
+    for ``bytes``, zero points are subtracted from the operands of convolutions.  With instructions
+    for ``dots`` of u8 by i8, products of two run-time u8 operands are converted to these, too.
 
     before::
 
@@ -166,7 +166,7 @@ def gemm(node: Node, at: Rewriter) -> Replacement:
 
 
 def zero_points(node: Node, at: Rewriter) -> Replacement:
-    """An integer product with zero points, or of bytes of other signs, by a constant."""
+    """An integer product with zero points, or of bytes of other signedness, by a constant."""
     if not isinstance(node.op, MatMulInteger):
         return None
     a, b, a_zero, b_zero = (*node.inputs, "", "")[:4]
@@ -188,7 +188,7 @@ def zero_points(node: Node, at: Rewriter) -> Replacement:
 
 
 def unsigned(node: Node, at: Rewriter) -> Replacement:
-    """An integer product of u8 by u8 that both come at run time, neither of them a few numbers."""
+    """An integer product of two run-time u8 operands, neither of them a few numbers."""
     if not isinstance(node.op, MatMulInteger) or any(node.inputs[2:]):
         return None
     a, b = (at.type_of(name) for name in node.inputs[:2])
@@ -216,18 +216,18 @@ def _product(at: Rewriter, a: Quantized, b: Quantized, bias: str) -> str | None:
     if constant or at.constant_value(a.name) is not None:
         sums = _sums(at, ContractionFactor(a.name, a.zero), ContractionFactor(b.name, b.zero))
     else:
-        # What brings both into the order of the product takes the zero points off on the way.
+        # Layout changes of both operands subtract the zero points on the way.
         sums = at.emit(MatMulInteger(), a.name, b.name, _zero_point(at, a), _zero_point(at, b))
     return None if sums is None else _real(at, sums, a.scale * b.scale, bias, -1)
 
 
 def _zero_point(at: Rewriter, value: Quantized) -> str:
-    """The zero point as an operand; none if it is 0."""
+    """The zero point as an operand; absent if it is 0."""
     return at.constant(value.zero.astype(value.dtype.numpy)) if value.zero.any() else ""
 
 
 def _sums(at: Rewriter, a: ContractionFactor, b: ContractionFactor) -> str | None:
-    """``(a - a.zero) @ (b - b.zero)`` in i32; None if a needed extent is not known."""
+    """``(a - a.zero) @ (b - b.zero)`` in i32; None if a required extent is unknown."""
     if at.type_of(a.name).rank < 2 or at.type_of(b.name).rank < 2:
         return None
     depth = at.type_of(b.name).shape[-2]
@@ -319,7 +319,7 @@ def _difference_convolved(op: Conv, at: Rewriter, x: Quantized, w: Quantized) ->
 
 
 def _differences(weights: Array, zero: Array) -> Array:
-    """``weights - zero``, which may be one per output channel, in as few bits as hold them."""
+    """``weights - zero``, which may be one per output channel, in the narrowest type."""
     along_first = np.asarray(zero, np.int16).reshape(-1, *(1,) * (weights.ndim - 1))
     data = weights.astype(np.int16) - along_first
     fits = not data.size or (data.min() >= -128 and data.max() <= 127)
@@ -373,7 +373,7 @@ def _column(at: Rewriter, bias: str, axis: int, rank: int) -> str:
 
 
 def _whole_bias(at: Rewriter, bias: str, scale: Array) -> Array | None:
-    """A bias as whole multiples of ``scale``; None if it is not quantised by just that."""
+    """A bias as integer multiples of ``scale``; None if it is not quantised by that."""
     value = dequantised(at, bias)
     data = None if value is None else at.constant_value(value.name)
     if value is None or data is None or data.ndim > 1 or value.dtype != I32 or value.zero.any():
@@ -386,5 +386,5 @@ def _whole_bias(at: Rewriter, bias: str, scale: Array) -> Array | None:
 
 
 def _is_weight(value: Quantized, axis: int) -> bool:
-    """Whether this is bytes whose parameters are along ``axis``."""
+    """Whether these are bytes whose parameters are along ``axis``."""
     return value.dtype in BYTES and (value.per_tensor or value.axis == axis)

@@ -1,4 +1,4 @@
-"""Texts become handles: 64-bit numbers that are equal where the texts are."""
+"""Strings become handles: 64-bit numbers that are equal where the strings are."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ MOVING: tuple[type[Op], ...] = (
     *(Gather, GatherElements, GatherND, ScatterElements, ScatterND, Equal, NotEqual),
     ReverseSequence,
 )
-"""Ops that only move elements or tell whether they are equal."""
+"""Ops that only move elements or compare them for equality."""
 
 
 @dataclass(frozen=True)
 class InternStrings:
-    """String elements become i64; the interface says which tensors of the caller are texts.
+    """String elements become i64; the interface lists the caller's string tensors.
 
-    Constants' texts are numbered from 0 on; what other texts a caller gives is numbered in each
-    call.  :class:`ModelError` for an op that looks into texts.
+    Strings in constants are numbered from 0 on; other strings of a caller are numbered in each
+    call.  :class:`ModelError` for an op that reads contents of strings.
 
     before::
 
@@ -65,7 +65,7 @@ class InternStrings:
         texts: dict[str, int] = {}
         constants = {n: _handles(c, texts) for n, c in graph.constants.items()}
         types = {n: _plain(t) for n, t in graph.types.items()}
-        for node in graph.nodes:  # the ops agree
+        for node in graph.nodes:  # ops accept the new types
             results = infer_types(node.op, [types[n] if n else None for n in node.inputs])
             types |= zip(node.outputs, results, strict=True)
         own = [n for n in (*graph.inputs, *graph.outputs) if n in set(strings)]

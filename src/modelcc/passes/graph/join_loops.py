@@ -1,4 +1,4 @@
-"""Loops that go through the same states, joined to one."""
+"""Fusion of loops with the same states."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from modelcc.passes.graph.loop_parts import LoopParts, Slices
 
 @dataclass(frozen=True)
 class JoinLoops:
-    """Of loops that begin alike and whose states go on alike there is one, with the slices of all.
+    """Loops with the same initial and next states become one, with the slices of all.
 
-    So the iterations that a gradient goes back over, which stack what it needs, are those of the
+    So the iterations that a gradient replays, which stack intermediate values, are those of the
     model itself.
 
     before::
@@ -76,7 +76,7 @@ class JoinLoops:
 
 
 class _LoopJoiner:
-    """Writes a graph anew, node by node."""
+    """Rebuilds a graph, node by node."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -86,11 +86,11 @@ class _LoopJoiner:
         self._renamed: dict[str, str] = {}
 
     def result(self) -> Graph:
-        """The graph with what is left."""
+        """The graph without dead nodes."""
         return with_nodes(self._graph, tuple(self._nodes))
 
     def visit(self, node: Node) -> None:
-        """Append ``node``, unless an earlier one takes it in."""
+        """Append ``node``, unless it is fused into an earlier one."""
         inputs = tuple(self._renamed.get(n, n) for n in node.inputs)
         node = node if inputs == node.inputs else replace(node, inputs=inputs)
         if isinstance(node.op, Loop):
@@ -103,7 +103,7 @@ class _LoopJoiner:
         self._nodes.append(node)
 
     def _takes_in(self, place: int, node: Node, op: Loop) -> bool:
-        """Have the loop at ``place`` compute another one as well, if it can."""
+        """Fuses another loop into the one at ``place``, if possible."""
         earlier = self._nodes[place]
         assert isinstance(earlier.op, Loop)
         late = any(self._made.get(n, -1) >= place for n in node.inputs)
@@ -123,7 +123,7 @@ class _LoopJoiner:
         return True
 
     def _deliver(self, result: str, value: str) -> None:
-        """Let ``value`` stand for ``result``, whose name stays if it is the user's."""
+        """Replaces ``result`` by ``value``, keeping the user's names."""
         if result != value and result in self._graph.outputs:
             self._nodes.append(Node(Identity(), (value,), (result,)))
         elif result != value:
@@ -131,7 +131,7 @@ class _LoopJoiner:
 
 
 class _Joining:
-    """What ``loop`` computes, by op and operands, to which other loops are added."""
+    """The values that ``loop`` computes, by op and operands, to which other loops are added."""
 
     def __init__(self, loop: LoopParts) -> None:
         self._loop = loop
@@ -142,7 +142,7 @@ class _Joining:
         self._nodes: list[Node] = []
 
     def take(self, node: Node, op: Loop) -> list[Slices] | None:
-        """The slices of another loop, which this one then computes, if its states are these."""
+        """The slices of another loop, which this one then computes, if their states are equal."""
         loop = self._loop
         turned = op.body.substitute({op.counter: Sym(loop.op.counter)})
         other = LoopParts.of(node, replace(op, body=turned, counter=loop.op.counter))
@@ -164,7 +164,7 @@ class _Joining:
         return [replace(s, value=names[s.value]) for s in other.slices]
 
     def _captured(self, other: LoopParts, names: dict[str, str]) -> dict[str, str]:
-        """What the loop must capture besides; ``names`` get those of all that ``other`` does."""
+        """Additional captures of the loop; ``names`` get those of all captures of ``other``."""
         inner = {outside: name for name, outside in self._loop.captured.items()}
         names |= {
             name: inner.get(outside) or self._names.fresh(name)

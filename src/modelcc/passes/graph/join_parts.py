@@ -1,4 +1,4 @@
-"""Sums of tensors that are zero but for a part each, as the parts side by side."""
+"""Sums of tensors with disjoint non-zero parts, as concatenations."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from modelcc.ops.slicing import Unslice
 
 @dataclass(frozen=True)
 class JoinParts:
-    """Parts that follow each other along an axis are concatenated.
+    """Adjacent parts along an axis are concatenated.
 
-    Gradients of a tensor whose slices go different ways, as the gates of an LSTM do and packed
-    queries, keys and values, are such sums.  (-0.0 stays, which the sum with 0 makes 0.)
+    Gradients of a tensor whose slices have different readers, such as the gates of an LSTM and
+    packed queries, keys and values, are such sums.  (-0.0 stays, where a sum with 0 gives 0.)
 
     before::
 
@@ -59,12 +59,12 @@ class PlacedPart:
 
     @property
     def end(self) -> int:
-        """Where it ends."""
+        """End of the part."""
         return self.start + self.extent
 
 
 def joined_parts(node: Node, at: Rewriter) -> Replacement:
-    """The whole sum that ``node`` ends, with the parts joined that follow each other."""
+    """The whole sum that ``node`` completes, with adjacent parts concatenated."""
     if not isinstance(node.op, Add) or _is_term(node.outputs[0], at):
         return None
     terms = _terms(node.outputs[0], at)
@@ -82,7 +82,7 @@ def joined_parts(node: Node, at: Rewriter) -> Replacement:
 
 
 def _is_term(name: str, at: Rewriter) -> bool:
-    """Whether ``name`` is but a step to a longer sum of the same shape."""
+    """Whether ``name`` is only a partial sum of a longer one of the same shape."""
     if at.uses(name) != 1 or at.is_output(name):
         return False
     (reader,) = at.consumers(name)
@@ -90,7 +90,7 @@ def _is_term(name: str, at: Rewriter) -> bool:
 
 
 def _terms(total: str, at: Rewriter) -> list[str]:
-    """The terms of a sum, however it is bracketed, from left to right."""
+    """The terms of a sum, whatever its association, from left to right."""
     found: list[str] = []
     stack = [total]
     while stack:
@@ -118,7 +118,7 @@ def _piece(term: str, at: Rewriter) -> PlacedPart | None:
 
 
 def _runs(pieces: list[PlacedPart]) -> Iterator[list[PlacedPart]]:
-    """Pieces of an axis that follow each other."""
+    """Runs of adjacent pieces along an axis."""
     ordered = sorted(pieces, key=lambda p: (p.axis, p.start))
     for _, group in groupby(ordered, key=lambda p: p.axis):
         run: list[PlacedPart] = []

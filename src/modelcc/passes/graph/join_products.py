@@ -1,4 +1,4 @@
-"""Products of one tensor by several constants, as one product."""
+"""Horizontal fusion of products of one tensor by several constants."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ Readers: TypeAlias = Mapping[str, Sequence[Node]]
 
 @dataclass(frozen=True)
 class JoinProducts:
-    """The constants are put side by side, as are biases, and what each product gave is a slice.
+    """The constants are concatenated, as are biases, and each product's result is a slice.
 
     So queries, keys and values are one kernel that reads its input once, and has three times the
-    columns for all units of a machine.  A product takes part if a slice of its result costs
-    nothing: where heads are split off it, what reads these is attention, concatenates them or
-    works on them point by point, and finds them in the longer rows.  What reads whole rows point by
-    point, as a gate and what it is multiplied by do, stays with a product of its own: there it is
-    part of the product's kernel, which saves writing and reading all of the result, where joining
-    saves a launch.
+    columns to occupy a machine.  A product is joined if a slice of its result is free: where it is
+    split into heads and its readers are attention, concatenations or pointwise ops, which read it
+    from the longer rows.  Products whose rows are read pointwise as a whole, such as gated ones,
+    stay separate: the readers are fused into the product's kernel, which saves storing and loading
+    the result, where joining only saves a launch.
 
     before::
 
@@ -93,7 +92,7 @@ class JoinProducts:
 
 @dataclass(frozen=True)
 class _Member:
-    """A product; its ``result`` has the bias, if there is one."""
+    """A product; ``result`` includes the bias, if there is one."""
 
     node: Node
     result: str
@@ -102,7 +101,7 @@ class _Member:
 
 
 def _member(graph: Graph, readers: Readers, node: Node) -> _Member | None:
-    """The product that ``node`` is, if it may be joined with others."""
+    """The product of ``node``, if it may be joined with others."""
     if not isinstance(node.op, MatMul | Gemm | PackedMatMul) or node.op == Gemm(trans_b=True):
         return None
     x, *constants = node.inputs
@@ -121,7 +120,7 @@ def _member(graph: Graph, readers: Readers, node: Node) -> _Member | None:
 
 
 def _bias(graph: Graph, readers: Readers, name: str) -> Node | None:
-    """What adds a constant for each column to a product, and is all that reads it."""
+    """The sum of a product with a constant per column, if that is its only reader."""
     after = readers.get(name, ())
     if len(after) != 1 or not isinstance(after[0].op, Add) or name in graph.outputs:
         return None
@@ -132,8 +131,8 @@ def _bias(graph: Graph, readers: Readers, name: str) -> Node | None:
 
 
 def _splits(graph: Graph, readers: Readers, name: str, split: bool) -> bool:
-    """Whether all that reads ``name``, of which heads are ``split`` off already or not, would find
-    it in longer rows, once they are."""
+    """Whether all readers of ``name``, whose heads are ``split`` already or not, could read it from
+    longer rows after splitting."""
     if name in graph.outputs:
         return False
     for node in readers.get(name, ()):
@@ -157,7 +156,7 @@ def _splits(graph: Graph, readers: Readers, name: str, split: bool) -> bool:
 
 
 def _kind(graph: Graph, node: Node) -> object:
-    """What is the same for products that can be one."""
+    """A key that is equal for products that can be joined."""
     x, *constants = node.inputs
     types = (graph.types[n] for n in constants)
     shapes = tuple((t.dtype, t.rank, t.shape[:-1]) for t in types)
@@ -166,7 +165,7 @@ def _kind(graph: Graph, node: Node) -> object:
 
 
 def _join(writer: GraphWriter, group: Sequence[_Member]) -> None:
-    """The product of a group, and the slices of its result that have the names of theirs."""
+    """The product of a group, and slices of its result, which keep the original names."""
     first, graph = group[0].node, writer.source
     source = tuple(dict.fromkeys(s for member in group for s in member.source))
     operands = [first.inputs[0]]

@@ -1,4 +1,4 @@
-"""Attention that training makes gradients of, with what these make its weights of again."""
+"""Attention in training, which keeps the statistics from which gradients recompute its weights."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from modelcc.ops.attention_gradients import AttentionSums, gradients, row_produc
 
 @dataclass(frozen=True)
 class KeepSums:
-    """The logarithms of rows' sums are results of attention, and its gradients are made of them:
-    for machines where scores need not be in memory for that.
+    """Attention also returns the log-sum-exp of rows, from which its gradients are computed, for
+    machines that do not keep scores in memory.
 
     before::
 
@@ -39,7 +39,7 @@ class KeepSums:
           "mcc.return"(%y, %dq)
         })
 
-    Equal nodes are one then, as everywhere.
+    Equal nodes are merged then, as everywhere.
     """
 
     limit: int | None = None
@@ -49,7 +49,7 @@ class KeepSums:
         results = {node.inputs[1] for node in adjoints}
 
         def with_sums(node: Node, at: Rewriter) -> Replacement:
-            """Attention whose gradients are made."""
+            """Attention with gradients."""
             op = node.op
             if not isinstance(op, Attention) or results.isdisjoint(node.outputs):
                 return None
@@ -59,7 +59,7 @@ class KeepSums:
 
 
 def by_sums(node: Node, at: Rewriter) -> Replacement:
-    """Gradients of attention by the sums of its rows."""
+    """Gradients of attention from the log-sum-exp of its rows."""
     op = node.op
     if not isinstance(op, AttentionAdjoint):
         return None

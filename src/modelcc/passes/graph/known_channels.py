@@ -1,4 +1,4 @@
-"""Channels that are the same whatever the input is, and what is in them."""
+"""Channels whose contents do not depend on the input."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from modelcc.passes.graph.channel_maps import channel_map, is_depthwise, is_poin
 
 @dataclass(frozen=True, eq=False)
 class KnownChannels:
-    """Channels along ``axis`` of which ``mask`` holds are those of ``data``, which has no others.
+    """The channels of ``mask`` along ``axis`` have the contents ``data``, which has no others.
 
-    Its further extents are 1 where elements do not differ.
+    Its other extents are 1 along axes where elements do not differ.
     """
 
     mask: Mask
@@ -46,7 +46,7 @@ Facts = Mapping[str, KnownChannels]
 
 
 def known_channels(groups: ChannelGroups) -> dict[str, KnownChannels]:
-    """By values, of those that have such channels; only products of integers make any."""
+    """Known channels by values, if any; only products of integers introduce them."""
     found: dict[str, KnownChannels] = {}
     for node in groups.graph.nodes:
         name = node.outputs[0] if node.outputs else ""
@@ -60,7 +60,7 @@ def known_channels(groups: ChannelGroups) -> dict[str, KnownChannels]:
 
 
 def constant_operands(product: IntegerProduct, x: KnownChannels | None) -> tuple[Mask, Array]:
-    """Which channels of a product's operand are one number wherever they are read, its border
+    """Channels of a product's operand that are one number wherever they are read, its border
     included; and these numbers less the zero point (0 for the other channels)."""
     mask = np.zeros(product.weights.shape[1], bool)
     offsets = np.zeros(product.weights.shape[1], np.int32)
@@ -74,7 +74,7 @@ def constant_operands(product: IntegerProduct, x: KnownChannels | None) -> tuple
 
 
 def _summed(groups: ChannelGroups, product: IntegerProduct, facts: Facts) -> KnownChannels:
-    """Sums of known channels alone; such without weights are 0."""
+    """Sums of known channels only; those without weights are 0."""
     known, offsets = constant_operands(product, facts.get(product.node.inputs[0]))
     mask = np.asarray(~(product.reads & ~known).any(axis=1))
     sums = np.zeros(mask.sum(), np.int32)
@@ -84,7 +84,7 @@ def _summed(groups: ChannelGroups, product: IntegerProduct, facts: Facts) -> Kno
 
 
 def _carried(groups: ChannelGroups, node: Node, facts: Facts) -> KnownChannels | None:
-    """What an op makes of known channels of its operands, channel by channel."""
+    """The result of an op on known channels of its operands, channel by channel."""
     graph = groups.graph
     if is_pointwise(graph, node):
         return _pointwise(groups, node, facts)
@@ -129,7 +129,7 @@ def _constants_of(data: Array, mask: Mask, axis: int) -> Array:
 
 
 def _depthwise(groups: ChannelGroups, node: Node, facts: Facts) -> KnownChannels | None:
-    """Of integers: channels without weights are 0, and of others each is known by itself."""
+    """For integers: channels without weights are 0, others depend on a single channel."""
     graph, op = groups.graph, node.op
     constants = [graph.constants.get(name) for name in (*node.inputs[1:], "", "")[:3]]
     w, x_zero, w_zero = (None if c is None else c.data for c in constants)
@@ -155,7 +155,7 @@ def _depthwise(groups: ChannelGroups, node: Node, facts: Facts) -> KnownChannels
 def _seen(
     graph: Graph, name: str, op: ConvInteger, x: KnownChannels, padding: int, taps: tuple[int, ...]
 ) -> tuple[ConvInteger, Array] | None:
-    """A convolution of the known channels: of one window if all are alike, else of all of them."""
+    """A convolution of the known channels: of one window if all are equal, else of all of them."""
     groups = int(x.mask.sum())
     border = any((*op.pads_before, *op.pads_after))
     if x.numbers is not None and (not border or (x.numbers == padding).all()):
@@ -169,7 +169,7 @@ def _seen(
 
 
 def _by_reference(groups: ChannelGroups, node: Node, facts: Facts) -> KnownChannels | None:
-    """What is computed of whole images, if their extents are known and sums are exact."""
+    """Evaluates ops on whole images, if extents are known and sums are exact."""
     known, (name, *_) = facts.get(node.inputs[0]), node.inputs
     type = groups.graph.types[name]
     exact = type.dtype.is_integer or isinstance(node.op, MaxPool | Pad)
@@ -187,11 +187,11 @@ def _by_reference(groups: ChannelGroups, node: Node, facts: Facts) -> KnownChann
 
 
 def _moved(groups: ChannelGroups, node: Node, facts: Facts) -> KnownChannels | None:
-    """Channels that are one number each, wherever they go."""
+    """Channels of one number each, through data movement."""
     result = node.outputs[0]
     mask, values = np.zeros(groups.size(result), bool), np.zeros(groups.size(result))
     for operand, name in enumerate(node.inputs):
-        if name not in groups.axes:  # what comes at run time, and has no channels
+        if name not in groups.axes:  # a run-time operand without channels
             return None
         known = facts.get(name)
         found = channel_map(groups.graph, node, operand, groups.axes[name])
@@ -217,7 +217,7 @@ def _vector(groups: ChannelGroups, name: str, mask: Mask, numbers: Array) -> Kno
 
 
 def _joined(one: KnownChannels, other: KnownChannels) -> KnownChannels:
-    """What is known of both, the second one having the last word."""
+    """The union of known channels, of which the second ones take precedence."""
     mask = one.mask | other.mask
     shape = np.broadcast_shapes(
         *(np.delete(np.asarray(k.data.shape), k.axis).tolist() for k in (one, other))
@@ -231,7 +231,7 @@ def _joined(one: KnownChannels, other: KnownChannels) -> KnownChannels:
 
 
 def _narrowed(data: Array, axis: int) -> Array:
-    """Extents of 1 where all elements are the same, bit by bit."""
+    """Reduces axes along which all elements are bitwise equal to extent 1."""
     first = data[tuple(slice(None) if a == axis else slice(0, 1) for a in range(data.ndim))]
     bits = f"u{data.dtype.itemsize}"
     same = np.ascontiguousarray(data).view(bits) == np.ascontiguousarray(first).view(bits)

@@ -1,4 +1,4 @@
-"""A loop taken apart: its states, captured values and stacked slices, to be changed one by one."""
+"""A loop split into its states, captured values and stacked slices, for editing."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from modelcc.passes.graph.dead_code import DeadCode
 
 @dataclass(frozen=True)
 class LoopState:
-    """``name`` in the body, where it starts as the outer ``initial`` and goes on as ``next``;
-    outside it ends as ``last``."""
+    """``name`` in the body, with the outer ``initial`` value and the ``next`` one; the outer result
+    is ``last``."""
 
     name: str
     initial: str
@@ -38,7 +38,7 @@ class Slices:
 
 @dataclass
 class LoopParts:
-    """The parts of a loop; ``captured`` maps names in the body to those outside."""
+    """The parts of a loop; ``captured`` maps inner names to outer ones."""
 
     node: Node
     op: Loop
@@ -72,7 +72,7 @@ class LoopParts:
         )
 
     def whole(self) -> Node:
-        """The node of these parts."""
+        """The node with these parts."""
         inputs = (*(s.name for s in self.states), *self.captured)
         outputs = (*(s.next for s in self.states), *(s.value for s in self.slices))
         body = replace(
@@ -92,14 +92,14 @@ class LoopParts:
         return Node(op, operands, results, self.node.source)
 
     def sink(self, constants: Mapping[str, Constant]) -> None:
-        """Captured constants become the body's own."""
+        """Moves captured constants into the body."""
         for name, outer in list(self.captured.items()):
             if outer in constants:
                 self.constants[name] = constants[outer]
                 del self.captured[name]
 
     def drop_condition(self, constants: Mapping[str, Constant]) -> None:
-        """A condition that holds at first and ever after is none."""
+        """Drops a condition that is always true."""
         if not self.conditional or self.op.trips is None:
             return
         first = self.states[0]
@@ -110,7 +110,7 @@ class LoopParts:
             self.conditional = False
 
     def take_invariants(self) -> dict[str, str]:
-        """States that stay as they begin are captured; the names of their results outside."""
+        """Captures states that never change; returns the names of their outer results."""
         fixed = [s for s in self._plain_states() if s.next == s.name]
         for state in fixed:
             self.states.remove(state)
@@ -121,7 +121,7 @@ class LoopParts:
         return self.states[1:] if self.conditional else self.states
 
     def drop_dead(self, read: frozenset[str]) -> None:
-        """States and slices that nothing outside of the loop depends on; unused captures."""
+        """Drops states and slices without outer uses, and unused captures."""
         self.slices = [s for s in self.slices if s.stacked in read]
         needed = {s.value for s in self.slices}
         kept = {s.name for s in self.states if s.last in read}
@@ -137,9 +137,9 @@ class LoopParts:
         self.captured = {n: outer for n, outer in self.captured.items() if n in used}
 
     def _used(self, wanted: set[str]) -> set[str]:
-        """Values of the body that ``wanted`` ones are computed from, and those themselves.
+        """Values of the body on which ``wanted`` ones depend, including themselves.
 
-        Whatever binds a size or is there for its effect stays; dead code is looked for later.
+        Nodes that bind a size or have side effects stay; dead code elimination comes later.
         """
         used = set(wanted)
         for node in reversed(self.nodes):
@@ -148,7 +148,7 @@ class LoopParts:
         return used
 
     def hoist(self, names: Names) -> tuple[list[Node], dict[str, TensorType]]:
-        """Nodes that compute the same in all iterations, under names of outside, with types."""
+        """Loop-invariant nodes, under outer names, with types."""
         outer = dict(self.captured)
         moved: list[Node] = []
         rest: list[Node] = []
@@ -168,7 +168,7 @@ class LoopParts:
         return moved, types
 
     def _is_invariant(self, node: Node, outer: Mapping[str, str]) -> bool:
-        """Whether ``node`` is worth computing once, and safe where there is no iteration."""
+        """Whether ``node`` is worth hoisting, and safe if there is no iteration."""
         operands = [n for n in node.inputs if n]
         outside = bool(operands) and all(n in outer for n in operands)
         plain = node.op.pure and not isinstance(node.op, Control)

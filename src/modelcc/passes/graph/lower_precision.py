@@ -1,4 +1,4 @@
-"""Products of f32 made products of floats of 16 bits, where the user allows it."""
+"""Converts products of f32 to 16-bit floats, where the user allows it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from modelcc.passes.graph.dead_code import with_nodes
 
 @dataclass(frozen=True)
 class LowerPrecision:
-    """Operands of products become ``dtype``, their sums stay f32; what is between such products
-    is computed in f32 and stored in ``dtype`` (:class:`~modelcc.ir.narrowing.Narrowing`).
+    """Operands of products become ``dtype``, their sums stay f32; values between such products
+    are computed in f32 and stored in ``dtype`` (:class:`~modelcc.ir.narrowing.Narrowing`).
 
-    Values that one op alone reads to compute in f32 are not rounded before.  Inputs and outputs
-    keep their types, and so do products with constants beyond the range of ``dtype``.
+    Values whose only reader computes in f32 are not rounded.  Inputs and outputs keep their types,
+    and so do products with constants beyond the range of ``dtype``.
 
     before::
 
@@ -63,13 +63,13 @@ class LowerPrecision:
 
 
 def lowerings(precision: str) -> tuple[LowerPrecision, ...]:
-    """The pass that ``precision`` asks for, if it does."""
+    """The pass that ``precision`` requests, if any."""
     return tuple(LowerPrecision(dtype) for dtype in (BF16, F16) if dtype.name == precision)
 
 
 def _wanted(graph: Graph, readers: Mapping[str, Sequence[Node]]) -> frozenset[str]:
-    """What only products read, be it after movements: it is rounded before these, by who makes
-    it."""
+    """Values that only products read, possibly through data movement: their producers round
+    them."""
     found: set[str] = set()
     for node in reversed(graph.nodes):
         for name in node.outputs:
@@ -88,9 +88,9 @@ def _wants(graph: Graph, reader: Node, name: str, found: Collection[str]) -> boo
 
 
 class _Lowering:
-    """``narrow`` are values that there are in the narrow type, by the f32 that they are of, and
-    ``wide`` what is f32 again.  ``rounded`` ones are computed of narrow values only, ``stored``
-    those of them that everyone reads in the narrow type."""
+    """``narrow`` maps f32 values to their narrow versions, and ``wide`` has f32 versions of those.
+    ``rounded`` ones are computed from narrow values only, ``stored`` those of them that all readers
+    take in the narrow type."""
 
     def __init__(self, graph: Graph, dtype: DType, limit: int | None) -> None:
         self._graph, self._dtype, self._limit = graph, dtype, limit
@@ -104,16 +104,16 @@ class _Lowering:
         self._stored: set[str] = set()
         self._wanted = _wanted(graph, self._readers)
         self._open: set[str] = set()
-        """Names of values that there are in the narrow type only."""
+        """Names of values that exist in the narrow type only."""
         self.lowered = 0
 
     def graph(self) -> Graph:
-        """With the nodes so far."""
+        """The graph of the nodes so far."""
         whole = replace(self._graph, types=MappingProxyType(self._types))
         return with_nodes(whole, tuple(self._nodes))
 
     def take(self, node: Node) -> None:
-        """A node, as narrow as it may be."""
+        """Adds a node, in the narrowest allowed form."""
         kind = node.op.narrowing.kind if self._gives_float(node) else "wide"
         floats = [name for name in node.inputs if self._is_float(name)]
         varying = [name for name in floats if name not in self._graph.constants]
@@ -148,8 +148,8 @@ class _Lowering:
         return all(bool(np.all(np.abs(data) <= most)) for data in known)
 
     def _emit_narrow(self, node: Node) -> None:
-        """On operands that are narrow, but for those that the op keeps; so are results, but for
-        those that the op has in the type of sums."""
+        """Emits the op on narrow operands, except those that it keeps, with narrow results, except
+        those in its accumulation type."""
         inputs = tuple(
             self._as_wide(name, node)
             if number in node.op.narrowing.kept
@@ -171,7 +171,7 @@ class _Lowering:
                 self._as_wide(output, node)
 
     def _round(self, node: Node) -> None:
-        """What is read by several, or by who does not compute in f32, is stored rounded."""
+        """Stores a value rounded if it has several readers, or one that does not compute in f32."""
         (output,) = node.outputs
         readers = self._readers.get(output, ())
         self._rounded.add(output)

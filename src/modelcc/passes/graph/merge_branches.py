@@ -1,6 +1,6 @@
 """Sums of convolutions of one tensor merged into a single convolution.
 
-Networks are often trained with several linear branches side by side, which a sum of their weights
+Networks are often trained with several parallel linear branches, which a sum of their weights
 replaces (Ding et al., "RepVGG: making VGG-style ConvNets great again", 2021).
 """
 
@@ -21,7 +21,7 @@ from modelcc.passes.graph.products import swapped
 
 @dataclass(frozen=True)
 class MergeBranches:
-    """The wider convolution takes in the narrower one, or a factor per channel, or the tensor.
+    """The wider convolution absorbs the narrower one, a factor per channel, or the tensor itself.
 
     Weights are added in f64 and rounded once.
 
@@ -91,7 +91,7 @@ class _Branch:
 
 
 def _convolution(at: Rewriter, name: str) -> _Branch | None:
-    """The convolution by constants that makes ``name``, if nobody else needs it."""
+    """The convolution by constants that computes ``name``, if that has no other reader."""
     node = at.producer(name)
     if node is None or not isinstance(node.op, Conv) or at.uses(name) > 1:
         return None
@@ -107,7 +107,7 @@ def _convolution(at: Rewriter, name: str) -> _Branch | None:
 
 
 def _diagonal(at: Rewriter, name: str, like: _Branch) -> _Branch | None:
-    """``factor * x + shift`` per channel as a convolution like ``like``, which does not move."""
+    """``factor * x + shift`` per channel as a convolution like ``like``, centred in its window."""
     outputs, inputs, *kernel = like.weights.shape
     affine = _affine(at, name, like.x, outputs)
     still = all(s == 1 for s in like.op.strides) and at.type_of(name) == at.type_of(like.x)
@@ -122,7 +122,7 @@ def _diagonal(at: Rewriter, name: str, like: _Branch) -> _Branch | None:
 
 
 def _affine(at: Rewriter, name: str, x: str, channels: int) -> tuple[Array, Array] | None:
-    """Factor and addend per channel that make ``name`` from ``x``."""
+    """Factor and addend per channel that compute ``name`` from ``x``."""
     if name == x:
         return np.ones(channels), np.zeros(channels)
     node = at.producer(name)
@@ -151,7 +151,7 @@ def _per_channel(at: Rewriter, constant: str, rank: int, channels: int) -> Array
 
 
 def _embedded(narrow: _Branch, wide: _Branch) -> Array | None:
-    """The weights of ``narrow`` at their places in a kernel as large as that of ``wide``."""
+    """The weights of ``narrow``, zero-padded to the kernel size of ``wide``."""
     a, b = narrow.op, wide.op
     if narrow.x != wide.x or (a.strides, a.groups) != (b.strides, b.groups):
         return None

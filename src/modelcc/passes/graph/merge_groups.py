@@ -18,8 +18,8 @@ class MergeGroups:
     """Groups whose channels do not fill blocks of ``block`` are merged, with zeros between them.
 
     A vector of outputs then belongs to one group, so that an input can be broadcast to all of it.
-    That costs as many more products as groups are merged, ``most`` at most.  Depthwise
-    convolutions, whose inputs are vectors themselves, stay as they are.
+    This multiplies the work by the number of merged groups, ``most`` at most.  Depthwise
+    convolutions, whose inputs are vectors themselves, are not changed.
 
     before::
 
@@ -55,7 +55,7 @@ class MergeGroups:
         if not isinstance(node.op, Conv | ConvInteger) or node.op.groups == 1:
             return None
         if isinstance(node.op, ConvInteger) and any(node.inputs[3:]):
-            return None  # what is put between groups is not the zero point
+            return None  # padding between groups is not the zero point
         weights = at.constant_value(node.inputs[1])
         if weights is None:
             return None
@@ -67,7 +67,7 @@ class MergeGroups:
         return at.emit(op, node.inputs[0], merged, *node.inputs[2:])
 
     def _merged(self, groups: int, outputs: int, inputs: int) -> int:
-        """How many groups become one; 1 if they are wide enough, or cannot be made so."""
+        """Number of groups to merge; 1 if they are wide enough, or cannot be made so."""
         each = outputs // groups
         if inputs == each == 1 or outputs < self.block // 2:
             return 1

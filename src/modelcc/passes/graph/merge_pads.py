@@ -1,4 +1,4 @@
-"""Convolutions that pad their images themselves."""
+"""Folds padding into convolutions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from modelcc.ops.quant_matmul import ConvInteger
 
 @dataclass(frozen=True)
 class MergePads:
-    """A Pad of an image by what a convolution's own pads mean is among these.
+    """A Pad by the value of a convolution's own padding becomes part of that.
 
-    For a Conv that is 0, for a ConvInteger its zero point or ``padding``.  The image then need not
-    be copied, nor what makes it be kept apart from the convolution that it comes from.
+    For a Conv that is 0, for a ConvInteger its zero point or ``padding``.  This avoids a copy of
+    the image, and allows its producer to be fused.
 
     before::
 
@@ -62,7 +62,7 @@ def _floats(node: Node, at: Rewriter) -> Replacement:
 
 
 def _integers(node: Node, at: Rewriter) -> Replacement:
-    """With or without a change of signs between the two."""
+    """With or without a change of signedness in between."""
     if not isinstance(node.op, ConvInteger):
         return None
     made = at.producer(node.inputs[0])
@@ -81,7 +81,7 @@ def _integers(node: Node, at: Rewriter) -> Replacement:
 
 
 def _of_image(node: Node) -> Pad | None:
-    """The Pad of a node, if it is one that adds a number around images."""
+    """The Pad of a node, if it adds a constant around images."""
     op = node.op
     if not isinstance(op, Pad) or op.mode != "constant" or any((*op.before[:2], *op.after[:2])):
         return None
@@ -90,7 +90,7 @@ def _of_image(node: Node) -> Pad | None:
 
 
 def _meaning(node: Node, at: Rewriter, value: int) -> ConvInteger | None:
-    """The op of a convolution if its pads are ``value``, or can be."""
+    """The op of a convolution if it pads by ``value``, or can."""
     op = node.op
     assert isinstance(op, ConvInteger)
     if len(node.inputs) > 2 and node.inputs[2]:

@@ -1,4 +1,4 @@
-"""Masks of attention without the axes along which they are the same."""
+"""Attention masks without the axes along which they are constant."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from modelcc.passes.graph.products import CHAIN
 
 @dataclass(frozen=True)
 class NarrowMasks:
-    """What is expanded, or meets constants that are the same all along, is computed once.
+    """Ops on expanded values, or on constants without variation along an axis, are computed once.
 
-    A mask of padding, of which exporters make one for each query, is then one for all: it is made,
-    and read, once a key.
+    A padding mask, which exporters replicate for each query, is then shared by all: it is computed,
+    and read, once per key.
 
     before::
 
@@ -55,7 +55,7 @@ class NarrowMasks:
 
 
 def narrow_mask(node: Node, at: Rewriter) -> Replacement:
-    """Attention whose mask can do with fewer numbers."""
+    """Attention whose mask can be narrower."""
     if not isinstance(node.op, Attention) or len(node.inputs) < 4:
         return None
     q, k, v, mask = node.inputs
@@ -64,7 +64,7 @@ def narrow_mask(node: Node, at: Rewriter) -> Replacement:
 
 
 def narrowed(at: Rewriter, name: str, depth: int) -> str:
-    """A tensor that broadcasts to ``name``; itself if none smaller is found on ``depth`` nodes."""
+    """A tensor that broadcasts to ``name``; itself if none smaller is found within ``depth``."""
     data, node = at.constant_value(name), at.producer(name)
     if data is not None:
         least = _differing(data)
@@ -83,14 +83,14 @@ def narrowed(at: Rewriter, name: str, depth: int) -> str:
 
 
 def _is_seen_to_fit(at: Rewriter, node: Node) -> bool:
-    """Whether each extent is known to be 1 or that of the result; named ones may turn out so."""
+    """Whether each extent is known to be 1 or that of the result; named ones may not match."""
     whole, own = (at.type_of(name).shape for name in (node.outputs[0], node.inputs[0]))
     ends = zip(reversed(own), reversed(whole), strict=False)
     return all(extent in (1, full) for extent, full in ends)
 
 
 def _differing(data: Array) -> Array:
-    """``data`` along the axes where it is not the same."""
+    """``data`` reduced to the axes along which it varies."""
     for axis, extent in enumerate(data.shape):
         first = data.take([0], axis) if extent > 1 else data
         data = first if bool((data == first).all()) else data

@@ -1,4 +1,4 @@
-"""Products by constants of few bits that read them packed."""
+"""Products by low-bit constants that read them packed."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ FLOATS = (F32, F16, BF16)
 
 @dataclass(frozen=True)
 class PackWeights:
-    """MatMul by a constant that has been quantised in blocks along the reduction.
+    """MatMul by a constant that is quantised in blocks along the reduction.
 
-    Blocks must be whole, and whole words.
+    Blocks must be complete, and a multiple of a word.
 
     before::
 
@@ -67,7 +67,7 @@ class Blocks:
     block: int
 
     def turned(self) -> Blocks:
-        """The transpose, whose parts are so as well."""
+        """The transpose, including its parts."""
         return Blocks(self.fields.T, self.scale.T, self.zero.T, self.bits, self.block)
 
 
@@ -90,7 +90,7 @@ def packed_product(node: Node, at: Rewriter) -> Replacement:
 
 
 def _weights(at: Rewriter, name: str) -> Blocks | None:
-    """The constant ``[K, N]`` behind ``name``, in blocks along K."""
+    """The constant ``[K, N]`` from which ``name`` is dequantised, in blocks along K."""
     moved = made_by(at, name, Transpose)
     if moved is None:
         return _blocks(at, name, 0)

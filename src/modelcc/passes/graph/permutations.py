@@ -11,17 +11,17 @@ Permutation = tuple[int, ...]
 
 
 def compose(first: Sequence[int], then: Sequence[int]) -> Permutation:
-    """The permutation that does ``first`` and then ``then``."""
+    """The permutation that applies ``first`` and then ``then``."""
     return tuple(first[axis] for axis in then)
 
 
 def inverse(perm: Sequence[int]) -> Permutation:
-    """The permutation that undoes ``perm``."""
+    """The inverse permutation."""
     return tuple(sorted(range(len(perm)), key=lambda k: perm[k]))
 
 
 def is_identity(perm: Sequence[int]) -> bool:
-    """Whether nothing moves."""
+    """Whether it is the identity."""
     return tuple(perm) == tuple(range(len(perm)))
 
 
@@ -31,7 +31,7 @@ def swap_last(rank: int) -> Permutation:
 
 
 def transposed(at: Rewriter, name: str, perm: Permutation) -> str:
-    """``name`` transposed, merged with the transpose that makes it, if one does."""
+    """``name`` transposed, merged with a transpose that defines it."""
     node = at.producer(name)
     if node is not None and isinstance(node.op, Transpose):
         name, perm = node.inputs[0], compose(node.op.perm, perm)

@@ -1,4 +1,4 @@
-"""Arithmetic read out of a graph in whatever way it was associated, commuted and divided.
+"""Normal forms of arithmetic, independent of association, commutation and division.
 
 Exporters write the same formula in many ways: ``x*0.5``, ``0.5*x``, ``x/2``; a product of three
 in any order; ``x*x`` or ``Pow(x, 2)``.  Rules compare such normal forms instead of shapes of trees.
@@ -20,10 +20,10 @@ from modelcc.ops.arithmetic import Elementwise
 from modelcc.ops.elementwise import Add, Cast, Div, Mul, Neg, Pow, Reciprocal, Rsqrt, Sqrt, Sub
 
 DEPTH = 8
-"""Nested products that are looked into."""
+"""Depth of nested products that are expanded."""
 
 CHAIN = 12
-"""Elementwise nodes that data movement is moved over to meet other movement."""
+"""Elementwise nodes across which data movement is moved to meet other movement."""
 
 TOLERANCE = 1e-5
 """Relative difference within which an exported f32 is the number of a formula (``1.41421``)."""
@@ -41,19 +41,19 @@ class PowerProduct:
     tolerance: float = TOLERANCE
 
     def is_like(self, coefficient: float, powers: Mapping[str, int]) -> bool:
-        """Whether this is ``coefficient`` times ``powers``, within the tolerance."""
+        """Whether this equals ``coefficient`` times ``powers``, within the tolerance."""
         return self.powers == powers and close(self.coefficient, coefficient, self.tolerance)
 
 
 def close(value: float, wanted: float, tolerance: float = TOLERANCE) -> bool:
-    """Whether ``value`` is ``wanted`` as exporters round it."""
+    """Whether ``value`` is ``wanted`` up to exporters' rounding."""
     return isclose(value, wanted, rel_tol=tolerance)
 
 
 def tolerance_of(at: Rewriter, name: str) -> float:
-    """Relative error of exported constants next to ``name``, which have its type.
+    """Relative error of exported constants of the type of ``name``.
 
-    Numbers that are rounded to it differ by up to its unit u, of the larger one by u / (1 + u);
+    Numbers that round to the same one differ by up to its unit u, of the larger one by u / (1 + u);
     neighbours of a power of two by more.
     """
     dtype = at.type_of(name).dtype
@@ -62,7 +62,7 @@ def tolerance_of(at: Rewriter, name: str) -> float:
 
 
 def scalar(at: Rewriter, name: str) -> float | None:
-    """The number that a constant holds, if it is numeric and has one element.
+    """The value of a numeric constant of one element.
 
     Floats are read as their shortest decimal (1e-05, not 9.999999747378752e-06).
     """
@@ -79,8 +79,8 @@ def made_by(at: Rewriter, name: str, *kinds: type[Op]) -> Node | None:
 
 
 def leads_to(at: Rewriter, node: Node, kind: type[Op], beside: Callable[[str], bool]) -> bool:
-    """Whether elementwise ops, each read once, lead from ``node`` to one of ``kind``; all but one
-    of their operands are ``beside`` the way."""
+    """Whether elementwise ops, each read once, lead from ``node`` to one of ``kind``; all their
+    other operands satisfy ``beside``."""
     for _ in range(CHAIN):
         readers = at.consumers(node.outputs[0])
         if len(readers) != 1 or at.is_output(node.outputs[0]):
@@ -103,7 +103,7 @@ def swapped(node: Node) -> Iterator[tuple[str, str]]:
 
 
 def keeps_shape(at: Rewriter, node: Node, operand: str) -> bool:
-    """Whether the result has the operand's type (nothing broadcast it)."""
+    """Whether the result has the operand's type (no broadcast)."""
     return at.type_of(node.outputs[0]) == at.type_of(operand)
 
 
@@ -144,7 +144,7 @@ def plus_scalar(at: Rewriter, name: str) -> tuple[str, float] | None:
 
 
 def scalings(at: Rewriter, name: str) -> Iterator[tuple[float, str]]:
-    """``(c, x)`` with ``name == c * x``: first ``(1, name)``, then factor by factor peeled off."""
+    """``(c, x)`` with ``name == c * x``: first ``(1, name)``, then factor by factor removed."""
     coefficient = 1.0
     for _ in range(DEPTH):
         yield coefficient, name
@@ -156,7 +156,7 @@ def scalings(at: Rewriter, name: str) -> Iterator[tuple[float, str]]:
 
 
 def product(at: Rewriter, name: str, stop: frozenset[str] = frozenset()) -> PowerProduct:
-    """``name`` as a product, not looking into values of ``stop``."""
+    """``name`` as a product, without expanding values of ``stop``."""
     powers: dict[str, int] = {}
     coefficient = _multiply(at, name, 1, stop, powers, DEPTH)
     kept = {n: p for n, p in powers.items() if p}
@@ -166,7 +166,7 @@ def product(at: Rewriter, name: str, stop: frozenset[str] = frozenset()) -> Powe
 def _multiply(
     at: Rewriter, name: str, sign: int, stop: frozenset[str], powers: dict[str, int], depth: int
 ) -> float:
-    """Collect ``name ** sign`` into ``powers``; the number it contributes."""
+    """Adds factors of ``name ** sign`` to ``powers``; returns its coefficient."""
     value = scalar(at, name)
     if value is not None and (value or sign > 0):
         return value**sign
@@ -184,7 +184,7 @@ def _multiply(
 
 
 def _factors(at: Rewriter, node: Node) -> tuple[tuple[str, int], ...] | None:
-    """Operands of a product and their powers; None if the node is no product."""
+    """Operands of a product and their powers; None for other nodes."""
     match node.op:
         case Mul():
             return tuple((n, 1) for n in node.inputs)

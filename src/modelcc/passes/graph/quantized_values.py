@@ -1,4 +1,4 @@
-"""Quantised values in a graph: the bytes behind a DequantizeLinear, and their constant scale."""
+"""Quantised values in a graph: the bytes from which a value is dequantised, and their scale."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from modelcc.passes.graph.products import made_by
 
 BYTES = (I8, U8)
 MOVEMENT = (Reshape, Transpose, Slice, Gather, MaxPool)
-"""Ops whose results are elements of their first operand; MaxPool keeps the order of these."""
+"""Ops whose results are elements of their first operand; MaxPool preserves order."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class Quantized:
 
     @property
     def per_tensor(self) -> bool:
-        """Whether one scale and zero point serve all elements."""
+        """Whether all elements have one scale and zero point."""
         return self.scale.ndim == 0 and self.zero.ndim == 0
 
 
 def dequantised(at: Rewriter, name: str) -> Quantized | None:
-    """The integers that ``name`` is made of by constant parameters; None if it is not."""
+    """The integers from which ``name`` is dequantised by constant parameters; None if it is not."""
     node = made_by(at, name, DequantizeLinear)
     if node is None or not isinstance(node.op, DequantizeLinear):
         return None

@@ -28,10 +28,10 @@ from modelcc.passes.graph.split_masks import attention_of_split, split_mask
 class RecogniseAttention:
     """``softmax(s * q @ kᵀ + mask) @ v`` is Attention (Vaswani et al., 2017).
 
-    The scale may be on q, on k, on both or on the scores; the mask added or chosen by Where.  A
-    guard against NaN weights (rows that see nothing) becomes one of the result, and so does a
-    choice of rows whose weights are 0.  A mask that hides what comes later, as a constant or made
-    of positions, makes it causal; what else the mask hides is added.
+    The scale may be on q, on k, on both or on the scores; the mask additive or by Where.  A guard
+    against NaN weights (fully masked rows) is moved to the result, and so is a selection of rows
+    whose weights are 0.  A mask that hides later keys, as a constant or computed from positions,
+    makes it causal; the rest of the mask is added.
 
     before::
 
@@ -95,7 +95,7 @@ def attention(node: Node, at: Rewriter) -> Replacement:
 
 
 def _hidden_rows(at: Rewriter, name: str) -> tuple[str | None, str]:
-    """``(rows, p)`` of ``where(rows, 0, p)``, which tells whole rows from others."""
+    """``(rows, p)`` of ``where(rows, 0, p)``, where the condition is per row."""
     choice = made_by(at, name, Where)
     if choice is None or scalar(at, choice.inputs[1]) != 0.0:
         return None, name
@@ -107,7 +107,7 @@ def _hidden_rows(at: Rewriter, name: str) -> tuple[str | None, str]:
 
 
 def _never(at: Rewriter, rows: str) -> bool:
-    """Whether the greatest number in rows of a causal mask, which is 0, is asked to be less."""
+    """Whether the maximum of a causal mask's rows, which is 0, is compared to be less."""
     comparison = made_by(at, rows, Equal)
     for greatest, number in swapped(comparison) if comparison else ():
         value, reduced = scalar(at, number), made_by(at, greatest, ReduceMax)
@@ -120,13 +120,13 @@ def _never(at: Rewriter, rows: str) -> bool:
 
 
 def _without_rows(at: Rewriter, rows: str, name: str) -> str:
-    """0 in these rows: sums under weights of 0."""
+    """0 in these rows: sums with weights of 0."""
     zero = at.constant(0.0, at.type_of(name).dtype)
     return at.emit(Where(), rows, zero, name)
 
 
 def _without_nan_guard(at: Rewriter, name: str) -> str:
-    """``p`` of ``where(isnan(p), 0, p)``, which torch writes for rows that see nothing."""
+    """``p`` of ``where(isnan(p), 0, p)``, which torch emits for fully masked rows."""
     guard = made_by(at, name, Where)
     if guard is None or scalar(at, guard.inputs[1]) != 0.0:
         return name
@@ -136,13 +136,13 @@ def _without_nan_guard(at: Rewriter, name: str) -> str:
 
 
 def _with_nan_guard(at: Rewriter, name: str) -> str:
-    """0 where a row sees nothing; weights of 0 would have made it so."""
+    """0 for fully masked rows, as with weights of 0."""
     zero = at.constant(0.0, at.type_of(name).dtype)
     return at.emit(Where(), at.emit(IsNaN(), name), zero, name)
 
 
 def _scores(at: Rewriter, name: str) -> Iterator[Scores]:
-    """Every way to read ``name`` as masked scores."""
+    """Every interpretation of ``name`` as masked scores."""
     for scale, inner in scalings(at, name):
         node = made_by(at, inner, MatMul)
         if node is not None:
@@ -199,13 +199,13 @@ def _emit(at: Rewriter, scores: Scores, v: str, result: TensorType) -> str:
 
 
 def _with_heads(at: Rewriter, name: str) -> str:
-    """The value with an axis of one head if it has none."""
+    """The value with an added axis of one head if it has none."""
     shape = at.type_of(name).shape
     return name if len(shape) == 4 else at.emit(Reshape((shape[0], 1, *shape[1:])), name)
 
 
 def scaled_operands(node: Node, at: Rewriter) -> Replacement:
-    """Numbers that queries or keys are multiplied by become factors of the scores."""
+    """Scalar factors of queries or keys become factors of the scores."""
     op = node.op
     if not isinstance(op, Attention):
         return None
@@ -218,7 +218,7 @@ def scaled_operands(node: Node, at: Rewriter) -> Replacement:
 
 
 def _unscaled(at: Rewriter, name: str) -> tuple[float, str]:
-    """``(c, x)`` with ``name == c * x``; what moved c's product moves x."""
+    """``(c, x)`` with ``name == c * x``, with data movement moved from the product to x."""
     *_, (scale, inner) = scalings(at, name)
     moved = made_by(at, inner, Transpose, Reshape, Expand)
     if moved is None:
@@ -232,7 +232,7 @@ def _unscaled(at: Rewriter, name: str) -> tuple[float, str]:
 
 
 def known_mask(node: Node, at: Rewriter) -> Replacement:
-    """What of a mask shows query i the keys up to i + offset becomes an attribute; 0 goes."""
+    """The causal part of a mask becomes an attribute; a mask of zeros is dropped."""
     op = node.op
     if not isinstance(op, Attention) or op.causal or len(node.inputs) < 4:
         return None

@@ -61,7 +61,7 @@ class RecogniseGelu:
 
 
 def gelu(node: Node, at: Rewriter) -> Replacement:
-    """A product of x, a half and one plus a bell's integral."""
+    """A product of x, a half and one plus an error function or tanh."""
     if not isinstance(node.op, Mul | Div):
         return None
     result = node.outputs[0]
@@ -77,7 +77,7 @@ def gelu(node: Node, at: Rewriter) -> Replacement:
 
 
 def _arguments(at: Rewriter, name: str) -> Iterator[tuple[str, Approximate]]:
-    """Every x of which ``name`` is the error function or the tanh of a gelu."""
+    """Every x such that ``name`` is the error function or the tanh of a gelu of x."""
     node = made_by(at, name, Erf, Tanh)
     if node is None:
         return

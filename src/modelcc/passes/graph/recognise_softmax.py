@@ -16,7 +16,7 @@ from modelcc.passes.graph.products import made_by, product
 class RecogniseSoftmax:
     """``exp(x) / sum(exp(x))`` is Softmax; its logarithm, or ``x - logsumexp(x)``, LogSoftmax.
 
-    A maximum that is subtracted first goes, since Softmax does that itself.
+    A maximum that is subtracted first is dropped, since Softmax subtracts it itself.
 
     before::
 

@@ -1,4 +1,4 @@
-"""Gathers at constant places that follow each other, as slices."""
+"""Gathers at constant, regularly spaced indices, as slices."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from modelcc.ops.slicing import Slice
 
 @dataclass(frozen=True)
 class RegularGathers:
-    """Places at equal distances are a slice, all of an axis in order is what there is; either is
-    reshaped.
+    """Equidistant indices are a slice, all indices of an axis in order the operand itself; either
+    is reshaped.
 
-    Masks of attention are read so by PyTorch's exports, at ``batch * length + key``, and so is the
-    first of the tokens.
+    PyTorch's exports read attention masks so, at ``batch * length + key``, as well as the first
+    token.
 
     before::
 
@@ -47,7 +47,7 @@ class RegularGathers:
 
 
 def regular(node: Node, at: Rewriter) -> Replacement:
-    """A gather at places that ascend by the same number each."""
+    """A gather at indices with a constant difference."""
     if not isinstance(node.op, Gather):
         return None
     x, indices = node.inputs

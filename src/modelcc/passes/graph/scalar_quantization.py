@@ -20,8 +20,8 @@ from modelcc.passes.graph.quantized_values import along, dequantised, parameters
 class ScalarQuantization:
     """QuantizeLinear and DequantizeLinear by constants as Mul, Add and one conversion.
 
-    ``x / scale`` is ``x * (1 / scale)``, which may round differently in the last place.  What is
-    quantised and at once dequantised stays a float.
+    ``x / scale`` is ``x * (1 / scale)``, which may round differently in the last place.  Values
+    that are quantised and immediately dequantised stay floats.
 
     before::
 
@@ -103,7 +103,7 @@ def dequantised_by_constants(node: Node, at: Rewriter) -> Replacement:
 
 
 def stays_float(node: Node, at: Rewriter) -> Replacement:
-    """Conversion back to f32 of an integer that nobody else reads."""
+    """Conversion back to f32 of an integer that has no other reader."""
     if node.op != Cast(F32):
         return None
     made = made_by(at, node.inputs[0], Saturate)

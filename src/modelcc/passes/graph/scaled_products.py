@@ -1,4 +1,4 @@
-"""Scales of floats of 8 bits taken out of products, for machines that multiply these."""
+"""Scales of 8-bit floats moved out of products, for machines that multiply these."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from modelcc.ops.shape import Transpose
 from modelcc.passes.graph.products import made_by
 
 BILINEAR: tuple[type[Op], ...] = (MatMul, Einsum, Conv, Gemm)
-"""Ops that are products of their first two operands, if there are no others."""
+"""Bilinear ops in their first two operands, if they have no others."""
 
 
 @dataclass(frozen=True)
 class ScaledProducts:
-    """A product of dequantised floats of 8 bits, each with one scale, is scaled behind its sum.
+    """A product of dequantised 8-bit floats, each with one scale, is scaled after its sum.
 
     before::
 
@@ -56,7 +56,7 @@ class ScaledProducts:
 
 
 def _scaled_product(node: Node, at: Rewriter) -> Replacement:
-    """A product of floats of 8 bits, each with one scale, and what is added to it in a Gemm."""
+    """A product of 8-bit floats, each with one scale, and the addend of a Gemm."""
     inputs = tuple(filter(None, node.inputs))
     addend = inputs[2:] if isinstance(node.op, Gemm) and node.op.beta == 1.0 else ()
     if not isinstance(node.op, BILINEAR) or len(inputs) - len(addend) != 2:
@@ -71,7 +71,7 @@ def _scaled_product(node: Node, at: Rewriter) -> Replacement:
 
 
 def _scaled(name: str, at: Rewriter) -> tuple[str, str] | None:
-    """The floats of 8 bits that ``name`` is, and their scale as a scalar."""
+    """The 8-bit floats from which ``name`` is dequantised, and their scale as a scalar."""
     moved = made_by(at, name, Transpose)
     if moved is not None:
         inner = _scaled(moved.inputs[0], at)

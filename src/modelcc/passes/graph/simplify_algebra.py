@@ -34,7 +34,7 @@ from modelcc.passes.graph.products import keeps_shape, made_by, scalar, swapped
 
 @dataclass(frozen=True)
 class SimplifyAlgebra:
-    """Neutral elements, constants in a row, divisions by constants, powers, double negations.
+    """Neutral elements, nested constants, divisions by constants, powers, double negations.
 
     - Exact: ``x*1``, ``x/1``, ``x+0``, ``x-c`` as ``x+(-c)``, ``x*(-1)``, ``-(-x)``, ``x+(-y)``,
       ``x²`` as a product, integer ``(x+a)+b``, casts that lose nothing, a known ``Where``.
@@ -232,7 +232,7 @@ def _in_a_row(node: Node, at: Rewriter, kind: type[Add | Mul]) -> tuple[str, Arr
 
 
 def idempotent(node: Node, at: Rewriter) -> Replacement:
-    """``f(f(x))`` of a function that does nothing to its results; ``abs(-x)``."""
+    """``f(f(x))`` of an idempotent function; ``abs(-x)``."""
     if not isinstance(node.op, Relu | Abs | Floor | Ceil | Round | Sign):
         return None
     inner = made_by(at, node.inputs[0], type(node.op))
@@ -243,7 +243,7 @@ def idempotent(node: Node, at: Rewriter) -> Replacement:
 
 
 def known_where(node: Node, at: Rewriter) -> Replacement:
-    """A choice that is the same everywhere."""
+    """A selection with a constant condition."""
     condition = at.constant_value(node.inputs[0]) if isinstance(node.op, Where) else None
     if condition is None or not condition.size or condition.any() != condition.all():
         return None
@@ -252,7 +252,7 @@ def known_where(node: Node, at: Rewriter) -> Replacement:
 
 
 def casts_in_a_row(node: Node, at: Rewriter) -> Replacement:
-    """A cast of a cast that loses nothing."""
+    """A cast of a lossless cast."""
     inner = made_by(at, node.inputs[0], Cast) if isinstance(node.op, Cast) else None
     if inner is None or not isinstance(node.op, Cast):
         return None
@@ -264,7 +264,7 @@ def casts_in_a_row(node: Node, at: Rewriter) -> Replacement:
 
 
 def _holds(wide: DType, narrow: DType) -> bool:
-    """Whether every value of ``narrow`` is a value of ``wide``."""
+    """Whether every value of ``narrow`` is representable in ``wide``."""
     if narrow == BOOL:
         return wide.kind in ("int", "uint", "float")
     if wide.kind == narrow.kind and wide.kind in ("int", "uint"):

@@ -1,4 +1,4 @@
-"""Simplification of branches and loops: what is known before the model runs is not asked again."""
+"""Simplification of branches and loops by facts known at compile time."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from modelcc.passes.graph.loop_parts import LoopParts, tidy
 
 @dataclass(frozen=True)
 class SimplifyControl:
-    """Branches on constants are taken, single iterations written out; bodies get the constants
-    they capture; states that never change, results nobody reads and computations that are the
-    same in every iteration leave their loops.
+    """Branches on constants are resolved, single iterations inlined; captured constants are moved
+    into bodies; states that never change, unused results and loop-invariant computations leave
+    their loops.
 
     before::
 
@@ -64,7 +64,7 @@ class SimplifyControl:
 
 
 class _Editor:
-    """Writes a graph anew, node by node."""
+    """Rebuilds a graph, node by node."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -75,11 +75,11 @@ class _Editor:
         self._read = {n for node in graph.nodes for n in node.inputs} | set(graph.outputs)
 
     def result(self) -> Graph:
-        """The graph without what has become dead."""
+        """The graph without dead nodes."""
         return replace(self._writer.graph(), dims=self._dims)
 
     def visit(self, node: Node) -> None:
-        """Append ``node``, or what it is now."""
+        """Append ``node``, or its simplified form."""
         inputs = tuple(self._renamed.get(n, n) for n in node.inputs)
         node = node if inputs == node.inputs else replace(node, inputs=inputs)
         match node.op:
@@ -113,7 +113,7 @@ class _Editor:
         self._writer.append(replace(node, op=If(then, other), inputs=inputs))
 
     def _sunk(self, body: Graph, captured: Sequence[str]) -> Graph:
-        """``body`` with captured constants as its own; they are inputs still."""
+        """``body`` with captured constants moved inside; they are still inputs."""
         own = {
             inner: self._writer.constants[outer]
             for inner, outer in zip(body.inputs, captured, strict=True)
@@ -136,7 +136,7 @@ class _Editor:
             self._writer.append(parts.whole())
 
     def _inline(self, node: Node, body: Graph, operands: Sequence[str]) -> None:
-        """Write ``body`` in place of ``node``, whose results it has."""
+        """Inlines ``body`` in place of ``node``, with its results."""
         body = with_fresh_sizes(body, self._sizes)
         self._dims |= bound_sizes(body)
         names = dict(zip(body.inputs, operands, strict=True))
@@ -177,7 +177,7 @@ class _Editor:
             self._writer.append(Node(reshape, inputs, (name,), node.source))
 
     def _deliver(self, result: str, value: str, node: Node) -> None:
-        """Let ``value`` stand for ``result``, whose name stays if it is the user's."""
+        """Replaces ``result`` by ``value``, keeping the user's names."""
         if result in self._graph.outputs:
             self._writer.append(Node(Identity(), (value,), (result,), node.source))
         else:

@@ -1,4 +1,4 @@
-"""Masks that hide what comes later and something else besides: which is which."""
+"""Splits masks into a causal part and the rest."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from modelcc.passes.graph.products import swapped
 class SplitMask:
     """Query i sees keys up to i + ``offset``, with ``rest`` added to their scores.
 
-    ``shown`` is where ``rest`` hides no key, for one that hides them by a number that is not
-    infinite: rows that see none then have all keys alike, those that come later, too.
+    ``shown`` is where ``rest`` hides no key, if it hides them by a finite number: fully masked rows
+    then weight all keys equally, including later ones.
     """
 
     offset: Index
@@ -64,7 +64,7 @@ def attention_of_split(at: Rewriter, node: Node, split: SplitMask) -> str:
 
 
 def _sees_nothing(at: Rewriter, split: SplitMask, shown: str, queries: Index, keys: Index) -> str:
-    """Of each query, whether the first key that is shown comes later."""
+    """For each query, whether the first visible key comes later."""
     place = at.emit(Iota((keys,)))
     never = at.constant(np.array(np.iinfo(np.int64).max))
     places = at.emit(Where(), shown, place, never)
@@ -75,7 +75,7 @@ def _sees_nothing(at: Rewriter, split: SplitMask, shown: str, queries: Index, ke
 def _split_sum(
     at: Rewriter, name: str, other: str, queries: Index, keys: Index
 ) -> SplitMask | None:
-    """Where infinity hides keys, nothing that is added shows them."""
+    """The parts of a sum: keys hidden by infinity stay hidden whatever is added."""
     causal = causal_offset(at, name, queries, keys, least=-np.inf)
     if causal is not None:
         return SplitMask(causal, other)
@@ -106,14 +106,14 @@ def _split_choice(at: Rewriter, node: Node, queries: Index, keys: Index) -> Spli
 
 @dataclass(frozen=True)
 class _Fact:
-    """A condition is true, or is not."""
+    """A condition and its truth value."""
 
     name: str
     holds: bool
 
 
 def _facts(at: Rewriter, name: str, holds: bool) -> Iterator[_Fact]:
-    """What must be for ``name`` to be true, or for it not to be."""
+    """Facts implied by ``name`` being true, or false."""
     node = at.producer(name)
     match node.op if node is not None else None:
         case Not() if node is not None:
@@ -126,7 +126,7 @@ def _facts(at: Rewriter, name: str, holds: bool) -> Iterator[_Fact]:
 
 
 def _offset(at: Rewriter, node: Node, fact: _Fact, queries: Index, keys: Index) -> Index | None:
-    """Of a fact that every query sees the keys up to it, and some further on."""
+    """The offset implied by a fact: every query sees the keys up to it, and some more."""
     if at.type_of(fact.name).shape[-2:] != (queries, keys) or not same_matrix(at, node, fact.name):
         return None
     found = triangle_of(at, fact.name)

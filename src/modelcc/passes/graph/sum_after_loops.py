@@ -22,16 +22,17 @@ from modelcc.passes.graph.dead_code import with_nodes
 from modelcc.passes.graph.loop_parts import LoopParts, LoopState, Slices
 
 LINEAR = (Add, Concat, Reshape, ReduceSum, Transpose, Unslice)
-"""Of sums these are the sums of what they make of each addend."""
+"""Linear ops: their result for a sum is the sum of their results."""
 
 
 @dataclass(frozen=True)
 class SumAfterLoops:
-    """A state to which each iteration adds a product is one product of what all iterations have
-    multiplied, their sums joined; so are sums of several such, moved and put together.
+    """A state that accumulates a product per iteration becomes one product of the stacked factors
+    after the loop; so do sums of several such, moved and concatenated.
 
-    Factors that are no slices of stacked tensors are stacked, as long as all of them together are
-    no larger than what is stacked anyway.  So gradients of recurrent weights are single products.
+    Factors that are not slices of stacked tensors are stacked, as long as all of them together are
+    no larger than the tensors stacked anyway.  So gradients of recurrent weights are single
+    products.
 
     before::
 
@@ -91,7 +92,7 @@ class _Factor:
 
 @dataclass(frozen=True)
 class _Stack:
-    """A tensor outside that has the slices of all iterations along ``axis``."""
+    """An outer tensor of the slices of all iterations along ``axis``."""
 
     name: str
     axis: int
@@ -99,7 +100,7 @@ class _Stack:
 
 
 class _Sums:
-    """A loop without the states that are sums of products; ``nodes`` are it and what follows."""
+    """A loop without the states that are sums of products; ``nodes`` are it and its successors."""
 
     def __init__(
         self, node: Node, op: Loop, trips: Index, types: dict[str, TensorType], names: Names
@@ -115,7 +116,7 @@ class _Sums:
         self.nodes = [*loop, *self._after] if self._after else [node]
 
     def _sum(self, state: LoopState) -> None:
-        """Take ``state`` out of the loop, if all that is added to it can be summed after it."""
+        """Moves ``state`` out of the loop, if its increments can be summed after it."""
         add = self._made.get(state.next)
         if add is None or not isinstance(add.op, Add) or state.name not in add.inputs:
             return
@@ -131,8 +132,8 @@ class _Sums:
         self._parts.states.remove(state)
 
     def _leaves(self, name: str) -> list[str]:
-        """What ``name`` is made of by sums and moves: products, and what is stacked anyway; none
-        if it is made of other things as well."""
+        """The values from which sums and data movement compute ``name``: products, and values
+        stacked anyway; none if there are others."""
         if self._known(name):
             return [name]
         node = self._made.get(name)
@@ -160,7 +161,7 @@ class _Sums:
         return self._emit(MatMul(), *map(self._joined, factors, stacks))
 
     def _factors(self, node: Node) -> tuple[_Factor, ...]:
-        """The operands of a product, if they can be joined along what it sums over."""
+        """The operands of a product, if they can be joined along its reduction."""
         a, b = (self._parts.types[n].shape for n in node.inputs)
         alike = len(a) == len(b) >= 2 and a[:-2] == b[:-2]
         sides = zip(node.inputs, (len(a) - 1, len(a) - 2), strict=True)
@@ -168,7 +169,7 @@ class _Sums:
         return found if all(f.value in self._made for f in found) else ()
 
     def _order(self, factors: Sequence[_Factor]) -> bool:
-        """Whether slices go backwards, so that most factors are there already."""
+        """Whether slices are in reverse order, so that most factors are stacked already."""
         return sum(True in k for k in map(self._known, (f.value for f in factors))) > sum(
             False in k for k in map(self._known, (f.value for f in factors))
         )
@@ -188,7 +189,7 @@ class _Sums:
         return _Factor(node.inputs[0], 2 * rank - 3 - axis, True)
 
     def _affords(self, leaves: Sequence[str]) -> bool:
-        """Whether there is room for what must be stacked, which then is taken."""
+        """Whether the values to be stacked fit the budget, from which they are then deducted."""
         shapes: list[tuple[Index, ...]] = []
         for node in (self._made[name] for name in leaves if not self._known(name)):
             factors = self._factors(node)
@@ -203,13 +204,13 @@ class _Sums:
         return True
 
     def _stacked_already(self) -> int:
-        """Elements of all slices that an iteration reads and makes, named extents left out."""
+        """Elements of all slices that an iteration reads and writes, ignoring named extents."""
         read = [n.outputs[0] for n in self._parts.nodes if isinstance(n.op, At)]
         names = dict.fromkeys((*filter(self._known, read), *(s.value for s in self._parts.slices)))
         return _elements([self._parts.types[name].shape for name in names])
 
     def _known(self, name: str) -> dict[bool, _Stack]:
-        """Tensors that have all slices of a value, by whether their order is backwards."""
+        """Stacked tensors of a value's slices, by whether their order is reversed."""
         found = {
             s.backwards: _Stack(s.stacked, s.axis, s.backwards)
             for s in self._parts.slices
@@ -226,7 +227,7 @@ class _Sums:
         return found
 
     def _stacked(self, factor: _Factor, backwards: bool) -> _Stack:
-        """A factor as slices of the loop."""
+        """A factor stacked by the loop."""
         type, axis = self._parts.types[factor.value], factor.axis
         name = self._names.fresh(factor.value)
         shape = (*type.shape[:axis], self._trips, *type.shape[axis:])
@@ -235,7 +236,7 @@ class _Sums:
         return _Stack(name, axis, backwards)
 
     def _joined(self, factor: _Factor, stack: _Stack) -> str:
-        """The factor of the product of all iterations."""
+        """The factor of the joint product of all iterations."""
         name, axis = stack.name, factor.axis
         rank = self._types[name].rank
         if stack.axis != axis:
@@ -255,5 +256,5 @@ class _Sums:
 
 
 def _elements(shapes: Sequence[Sequence[Index]]) -> int:
-    """Elements of tensors, named extents left out."""
+    """Elements of tensors, ignoring named extents."""
     return sum(prod(e for e in shape if isinstance(e, int)) for shape in shapes)

@@ -1,4 +1,4 @@
-"""Elements of a table in place of a function of integers."""
+"""Table lookups in place of functions of integers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from modelcc.passes.graph.graph_writer import GraphWriter
 def write_lookup(
     writer: GraphWriter, table: str, least: int, x: str, node: Node, source: tuple[str, ...]
 ) -> None:
-    """In place of ``node``, of ``source``: its result are the elements of ``table`` for the
-    integers ``x``, the first one for ``least``."""
+    """Replaces ``node``, of ``source``: its results are the elements of ``table`` at the integers
+    ``x``, the first one for ``least``."""
     place = writer.emit(Cast(I32), x, source=source)
     if least:
         first = writer.constant(np.asarray(-least, np.int32), "first")

@@ -1,4 +1,4 @@
-"""What is computed of each byte by itself becomes a table of 256 bytes."""
+"""Pointwise functions of bytes become tables of 256 bytes."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from modelcc.passes.graph.graph_writer import GraphWriter
 from modelcc.passes.graph.table_lookup import write_lookup
 
 _LEAST = 5
-"""Nodes below this are a table already, or take no longer than one."""
+"""Fewer nodes are a table already, or cost no more than one."""
 
 _ELEMENTS = 64
-"""Elements of a tensor for which a table pays."""
+"""Elements of a tensor from which a table pays off."""
 
 _MOST = 64
-"""Nodes that one table stands for."""
+"""Maximum number of nodes that one table replaces."""
 
 _BYTES = (I8, U8)
 
 
 @dataclass(frozen=True)
 class TabulateBytes:
-    """Chains of functions, requantizations and products of one tensor of bytes, floats between
-    them included.  Its contents are not shown here.
+    """Chains of functions, requantizations and products of one byte tensor, including floats in
+    between.  The table's contents are not shown here.
 
     before::
 
@@ -82,8 +82,8 @@ def _makes_bytes(graph: Graph, node: Node) -> bool:
 def _chain(
     graph: Graph, makers: Mapping[str, int], last: int
 ) -> tuple[str, tuple[int, ...]] | None:
-    """The one tensor of bytes that the result of node ``last`` is computed of, element by element,
-    and the nodes that do so, in order; the farthest such tensor."""
+    """The byte tensor from which node ``last`` is computed, element by element, and the nodes that
+    do so, in order; the farthest such tensor."""
     shape = graph.types[graph.nodes[last].outputs[0]].shape
     open_: set[str] = {graph.nodes[last].outputs[0]}
     taken: list[int] = []
@@ -106,8 +106,8 @@ def _chain(
 
 
 def _operands(graph: Graph, node: Node) -> list[str] | None:
-    """Tensors of which a node computes each element of its result from one element; None if it is
-    no such node."""
+    """Operands of a node that computes each element of its result from one element; None for other
+    nodes."""
     match node.op:
         case Gather(axis=0) if node.inputs[0] in graph.constants:
             return [node.inputs[1]] if graph.types[node.inputs[0]].rank == 1 else None
@@ -136,7 +136,7 @@ def _tabulated(graph: Graph, found: Mapping[int, tuple[str, tuple[int, ...]]]) -
 
 
 def _values(graph: Graph, source: str, nodes: Sequence[Node]) -> Array:
-    """What ``nodes`` make of each byte, the least first."""
+    """Results of ``nodes`` for each byte, in ascending order."""
     known: dict[str, Array] = {source: _all_bytes(graph.types[source].dtype)}
 
     def operand(name: str, table: bool) -> Array:

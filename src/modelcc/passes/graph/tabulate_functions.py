@@ -17,7 +17,7 @@ LEAST = -32768
 
 @dataclass(frozen=True)
 class TabulateFunctions:
-    """A table of 128 KB answers faster than a hundred operations, where there is memory for it.
+    """A table of 128 KB is faster than a hundred operations, where there is memory for it.
     Its contents are not shown here.
 
     before::

@@ -1,4 +1,4 @@
-"""What LayerNorm and RMSNorm have in common in exported formulas."""
+"""Common parts of LayerNorm and RMSNorm in exported formulas."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _mean_square(at: Rewriter, name: str | None) -> tuple[int, float, str] | Non
 
 
 def trailing_axis(mean: Node, at: Rewriter) -> int | None:
-    """First of the axes that are reduced, if they are the last ones and are kept as ones."""
+    """First of the reduced axes, if they are the last ones and are kept with extent 1."""
     rank = at.type_of(mean.inputs[0]).rank
     match mean.op:
         case ReduceMean(axes, True) if axes and tuple(axes) == tuple(range(axes[0], rank)):

@@ -1,4 +1,4 @@
-"""Convolutions without the taps that read nothing but padding."""
+"""Convolutions without the taps that only read padding."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from modelcc.ops.window import Window
 
 @dataclass(frozen=True)
 class TrimWindows:
-    """Taps at the ends of a window that lie outside of the input wherever the window is.
+    """Removes taps at the ends of a window that are outside of the input at all positions.
 
-    Where the input is small, wide dilations and borders leave few of them: 3×3 windows over
-    one element are 1×1, and so are the outer branches of pyramids (ASPP) on small images.
+    For small inputs, wide dilations and borders leave few taps: 3×3 windows over one element are
+    1×1, and so are the outer branches of pyramids (ASPP) on small images.
 
     before::
 
@@ -85,6 +85,6 @@ def _span(window: Window, axis: int, size: Index, extent: Index) -> range:
 
 
 def _below(a: Index, b: Index) -> bool:
-    """Whether ``a`` is less than ``b`` for certain."""
+    """Whether ``a`` is provably less than ``b``."""
     difference = a - b
     return isinstance(difference, int) and difference < 0
