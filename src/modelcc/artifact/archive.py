@@ -1,9 +1,9 @@
-"""Zip archives of which every byte is known: stored members, each at an aligned offset.
+"""Deterministic zip archives: stored members, each at an aligned offset.
 
-An archive is what its members' names and contents determine, and nothing else is read: all bytes
-around the contents are compared with what would be written, and the contents with their CRC-32.
-So a changed byte is noticed wherever it is, nothing is ever inflated, and a size that is told is
-one that is there.  Other zip tools open these archives; what they write themselves is refused.
+Names and contents of the members determine every byte of an archive: all bytes around the contents
+are compared with those that would be written, and the contents with their CRC-32.  So any changed
+byte is detected, nothing is ever decompressed, and sizes are checked against the file.  Other zip
+tools open these archives; those that they write are rejected.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import IO
 
 ALIGNMENT = 64
-"""Contents start at a multiple of so many bytes."""
+"""Alignment of contents, in bytes."""
 
 LARGE = 1 << 31
-"""Sizes and offsets from which on they take 64 bits, as in Python's zipfile."""
+"""Sizes and offsets from here on take 64 bits, as in Python's zipfile."""
 
 Piece = bytes | memoryview
 
@@ -40,12 +40,12 @@ _CHUNK = 4 << 20
 
 
 class ArchiveError(ValueError):
-    """A file that is no such archive, or one that has changed since it was written."""
+    """A file that is no such archive, or has changed since it was written."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """A member: its name, and where its header and contents lie."""
+    """A member: its name, and offsets and sizes of its header and contents."""
 
     name: str
     size: int
@@ -54,12 +54,12 @@ class Member:
 
     @property
     def start(self) -> int:
-        """Where the contents begin."""
+        """Offset of the contents."""
         return self.header + len(_local(self))
 
     @property
     def end(self) -> int:
-        """Where they end."""
+        """End of the contents."""
         return self.start + self.size
 
 
@@ -82,7 +82,7 @@ def archive_pieces(contents: Sequence[tuple[str, Sequence[Piece]]]) -> Iterator[
 def read_members(file: IO[bytes]) -> tuple[Member, ...]:
     """The members of the archive in ``file``, in order; ArchiveError if it is none.
 
-    The frame around their contents is checked, their contents are not.
+    The framing around their contents is checked, their contents are not.
     """
     total = os.fstat(file.fileno()).st_size
     if total < _END.size:
@@ -110,7 +110,7 @@ def read_contents(file: IO[bytes], member: Member) -> bytes:
 
 
 def read_into(file: IO[bytes], member: Member, target: memoryview) -> None:
-    """As :func:`read_contents`, into ``target``; a thread checks what another has read."""
+    """As :func:`read_contents`, into ``target``; reading and checking overlap, in two threads."""
     if member.size <= _CHUNK:
         target[: member.size] = read_contents(file, member)
         return
@@ -129,7 +129,7 @@ def read_into(file: IO[bytes], member: Member, target: memoryview) -> None:
 
 
 def _listed(file: IO[bytes], total: int) -> Iterator[Member]:
-    """What the directory at the end of the file says, as far as it can be read."""
+    """Members in the directory at the end of the file, as far as it is readable."""
     end: Sequence[int] = _END.unpack(_read(file, total - _END.size, _END.size))
     size, rest = end[5], _END.size
     wide = rest + _LOCATOR.size + _END64.size
@@ -161,7 +161,7 @@ def _listed(file: IO[bytes], total: int) -> Iterator[Member]:
 
 
 def _local(member: Member) -> bytes:
-    """The header before the contents, which makes these start at an aligned offset."""
+    """The header before the contents, padded to align these."""
     name, large = member.name.encode(), member.size >= LARGE
     wide = struct.pack("<HHQQ", _ZIP64, 16, member.size, member.size) if large else b""
     padding = -(member.header + _LOCAL.size + len(name) + len(wide) + 4) % ALIGNMENT
@@ -193,7 +193,7 @@ def _central(member: Member) -> bytes:
 
 
 def _tail(members: Sequence[Member], start: int) -> bytes:
-    """The directory, which begins at ``start``, and what follows it."""
+    """The directory, which begins at ``start``, and the end records."""
     directory = b"".join(map(_central, members))
     count, size = len(members), len(directory)
     if count < 0xFFFF and size < LARGE and start < LARGE:

@@ -16,7 +16,7 @@ Bytes = NDArray[np.uint8]
 
 
 class Block(Protocol):
-    """Memory that constants lie in as a program wants them."""
+    """Memory for constants in a program's layout."""
 
     @property
     def address(self) -> int:
@@ -30,7 +30,7 @@ class Block(Protocol):
 
 
 class Writable(Protocol):
-    """A constant that can be written to memory."""
+    """A constant that can be serialised to memory."""
 
     @property
     def type(self) -> TensorType:
@@ -48,12 +48,12 @@ class Writable(Protocol):
 
 
 def padded_size(constants: Iterable[Writable]) -> int:
-    """Bytes that ``constants`` take one after the other, each aligned."""
+    """Total size of ``constants``, each aligned, in bytes."""
     return sum(-(-constant.nbytes // ALIGNMENT) * ALIGNMENT for constant in constants)
 
 
 def fill_block(block: Block, constants: Mapping[str, Writable]) -> tuple[ConstantSpec, ...]:
-    """Write each constant to a place in ``block``, which has room for all; equal ones once."""
+    """Write each constant to ``block``, which has room for all; equal ones are shared."""
     places: dict[str, int] = {}
     end = 0
     table: list[ConstantSpec] = []
@@ -87,7 +87,7 @@ def constant_bytes(array: Array) -> Bytes:
 
 
 def block_pieces(table: Sequence[ConstantSpec], constants: Mapping[str, Array]) -> Iterator[Bytes]:
-    """The block of constants, piece by piece, with the zeros in between."""
+    """The block of constants, piece by piece, including padding."""
     end = 0
     for spec in table:
         if spec.offset >= end:

@@ -1,4 +1,4 @@
-"""What can be wrong with an artifact file."""
+"""Errors of artifact files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from modelcc.ir.errors import Error
 
 
 class ArtifactError(Error):
-    """A file that is no artifact, a damaged one, or one this version cannot use; and a remedy."""
+    """A file that is no artifact, is damaged or unusable by this version; with a remedy."""
 
     def __init__(self, path: str | PathLike[str], problem: str, remedy: str) -> None:
         super().__init__(f"{path}: {problem}; {remedy}")

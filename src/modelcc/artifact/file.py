@@ -1,13 +1,13 @@
-"""The ``.mcc`` file: a zip archive, nothing compressed, each member at an aligned offset.
+"""The ``.mcc`` file: an uncompressed zip archive, each member at an aligned offset.
 
     manifest.json         see manifest.py
     objects/NAME          object files, linked at load time
     constants             the block of constants
-    states/NUMBER         what states are at first, unless they are zeros
+    states/NUMBER         initial values of states, unless they are zeros
     sources/NAME          optional: texts from the compiler, its report
 
-Any zip tool opens it.  The same content always gives the same bytes, and a file that has other
-bytes than its content gives is refused (:mod:`modelcc.artifact.archive`).
+Any zip tool opens it.  Equal contents give equal bytes, and a file with other bytes than its
+contents determine is rejected (:mod:`modelcc.artifact.archive`).
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ _DIGEST = re.compile("[0-9a-fA-F]{64}")
 @dataclass(frozen=True, eq=False)
 class Artifact:
     """A compiled model: manifest, object files by name, constants by name, sources by path, and
-    what states are at first by name, unless they are zeros.
+    initial values of states by name, unless they are zeros.
 
-    ``block``, if there is one, holds the constants where the manifest says.
+    ``block``, if given, holds the constants at the manifest's offsets.
     """
 
     manifest: Manifest
@@ -78,10 +78,10 @@ class Artifact:
 
 
 def write_artifact(path: AnyPath, artifact: Artifact, durable: bool = True) -> None:
-    """Write ``artifact`` to ``path``, which afterwards has the old or the new content, whole.
+    """Write ``artifact`` to ``path`` atomically: it has either the old or the new content.
 
-    That holds even if the machine stops, unless not ``durable``: then the file may be cut off,
-    which :func:`read_artifact` notices, but nobody waits for the disk.
+    That holds even if the machine crashes, unless not ``durable``: then the file may be truncated,
+    which :func:`read_artifact` detects, but there is no wait for the disk.
     """
     replace_file(Path(path), lambda temporary: _write(temporary, artifact), durable)
 
@@ -109,26 +109,25 @@ def _contents(artifact: Artifact) -> list[tuple[str, Sequence[Piece]]]:
 
 
 def _given_states(manifest: Manifest) -> dict[str, str]:
-    """The members that hold what states are at first."""
+    """The members with initial values of states."""
     given = [name for name, state in manifest.states.items() if state.given]
     return {name: f"{STATES}{number:04}" for number, name in enumerate(given)}
 
 
 def read_artifact(path: AnyPath, verify: bool = False, sha256: str | None = None) -> Artifact:
-    """The artifact at ``path``, all of it in memory, so that the file may go away or change.
+    """The artifact at ``path``, all of it in memory, so that the file may be deleted or changed.
 
-    Damage is noticed: every byte of the file is compared with its checksum, or with what must
-    stand there.  ``verify`` also compares the SHA-256 of each constant with the manifest's.  With
-    ``sha256`` the file has to be the one of this digest (in hexadecimal, as ``sha256sum`` prints
-    it), which protects from intent, too.  Raises ArtifactError, and OSError where the file cannot
-    be opened.
+    Damage is detected: every byte of the file is verified by a checksum, or by its expected value.
+    ``verify`` also compares the SHA-256 of each constant with the manifest's.  With ``sha256`` the
+    file must have this digest (in hexadecimal, as ``sha256sum`` prints it), which also protects
+    from tampering.  Raises ArtifactError, and OSError where the file cannot be opened.
     """
     return held_artifact(path, read_held(path), verify, sha256)
 
 
 @dataclass(frozen=True)
 class Held:
-    """What an artifact's file holds, as it was read: contents of members by name, in order."""
+    """Contents of an artifact's file as read: members by name, in order."""
 
     contents: Mapping[str, Piece]
     block: Block
@@ -140,7 +139,7 @@ class Held:
 
 def read_held(path: AnyPath) -> Held:
     """The members of the file at ``path``, undamaged; raises as :func:`read_artifact`."""
-    if Path(path).is_fifo() or Path(path).is_char_device():  # no place of it can be sought
+    if Path(path).is_fifo() or Path(path).is_char_device():  # not seekable
         raise ArtifactError(path, "it is a pipe or a device", "copy it to a file first")
     try:
         with Path(path).open("rb") as file:
@@ -170,7 +169,7 @@ def _read(file: IO[bytes]) -> Held:
 def held_artifact(
     path: AnyPath, held: Held, verify: bool = False, sha256: str | None = None
 ) -> Artifact:
-    """The artifact that the file at ``path`` held; raises as :func:`read_artifact`."""
+    """The artifact in ``held``, read from the file at ``path``; raises as :func:`read_artifact`."""
     if sha256 is not None:
         check_digest(path, digest_of_pieces(held.pieces()), sha256)
     try:

@@ -1,4 +1,4 @@
-"""What an artifact's file says of itself, without loading any of its code."""
+"""Facts about an artifact's file, without loading any of its code."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class FilePart:
 
 @dataclass(frozen=True)
 class ArtifactFacts:
-    """A whole and undamaged artifact: its manifest, its parts, and ``digest``, the SHA-256 of the
-    file as ``sha256sum`` prints it."""
+    """An undamaged artifact: its manifest, its parts, and ``digest``, the SHA-256 of the file as
+    ``sha256sum`` prints it."""
 
     bytes: int
     digest: str

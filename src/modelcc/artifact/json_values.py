@@ -1,4 +1,4 @@
-"""Values that were read as JSON, of the kinds that they must have: TypeError for others."""
+"""JSON values converted to required types: TypeError for others."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def object_of(value: object) -> Object:
 
 
 def list_of(value: object, read: Callable[[object], T]) -> tuple[T, ...]:
-    """What ``read`` makes of each item of a list."""
+    """A list with ``read`` applied to each item."""
     if not is_list(value):
         raise TypeError(f"{type(value).__name__} in place of a list")
     return tuple(map(read, value))
 
 
 def whole_number_of(value: object) -> int:
-    """A number without a fraction."""
+    """An integer."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{type(value).__name__} in place of a whole number")
     return value
@@ -49,5 +49,5 @@ def number_of(value: object) -> float:
 
 
 def parsed_object(text: str | bytes) -> Object:
-    """The object that a JSON text spells; ValueError if it spells nothing."""
+    """The object in a JSON text; ValueError if the text is invalid."""
     return object_of(json.loads(text))

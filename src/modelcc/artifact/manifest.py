@@ -1,4 +1,4 @@
-"""What the runtime needs to know about a compiled model, apart from code and weights.
+"""The runtime's description of a compiled model, apart from code and weights.
 
 The compiled entry point is
 
@@ -7,16 +7,16 @@ The compiled entry point is
 ``inputs``, ``outputs`` and ``constants`` are arrays of addresses in the manifest's order, at
 least as aligned as one element (constants: 64 bytes); ``arena`` is scratch memory aligned to 64
 bytes; ``sizes`` is the array of int64 values of ``dims``; ``pool`` is a thread pool or null.  It
-returns 0, or the number (from 1) of the entry of ``checks``, then ``indices``, that says why it
-stopped.  If an index was not within its bound, it is in the first 8 bytes of the arena then.
+returns 0, or the number (from 1) of the entry of ``checks``, then ``indices``, that failed.  If an
+index was out of bounds, its value is in the first 8 bytes of the arena.
 
-Outputs that ``aliases`` names are where an input is, which the code changes; their own address is
-not looked at.  A run that fails leaves these inputs as they were.
+Outputs in ``aliases`` share the memory of an input, which the code updates; their own address is
+ignored.  A run that fails leaves these inputs unchanged.
 
-A model with ``sizes`` that depend on data writes them behind the values of ``dims``.  One with
+A model with data-dependent ``sizes`` writes them after the values of ``dims``.  One with
 ``allocated`` memory takes another ``ptr host``: it points to the function
 ``ptr allocate(ptr context, int64 which, int64 bytes)`` and to its context, and is called for each
-of ``allocated`` before that is used; with null the run ends with -1.
+of ``allocated`` before its first use; if it returns null the run ends with -1.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from modelcc.ir.structure import Interface, ModelState, states_of
 from modelcc.ir.types import STRING, DType
 
 FORMAT = 3
-"""Version of manifest, file and calling convention; raised whenever an old reader would fail."""
+"""Version of manifest, file and calling convention; incremented for incompatible changes."""
 
 ALIGNMENT = 64
-"""Bytes; the arena and every constant start at a multiple of it."""
+"""Alignment of the arena and of every constant, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class DimSpec:
 
 @dataclass(frozen=True)
 class ConstantSpec:
-    """Where a constant lies: ``offset`` and ``size`` in bytes in the block of constants.
+    """Location of a constant: ``offset`` and ``size`` in bytes in the block of constants.
 
-    ``sha256`` is that of its bytes, in hexadecimal.  Equal constants may share their place.
+    ``sha256`` is that of its bytes, in hexadecimal.  Equal constants may share memory.
     """
 
     name: str
@@ -75,7 +75,7 @@ class ConstantSpec:
 
 @dataclass(frozen=True)
 class CheckSpec:
-    """What must hold of sizes, or the run ends; ``where`` names the user's nodes."""
+    """A condition on sizes, whose failure ends the run; ``where`` names the user's nodes."""
 
     where: str
     condition: Condition
@@ -88,7 +88,7 @@ class CheckSpec:
 class MachineSpec:
     """The processor that the code is for: LLVM triple, processor and features with their sign.
 
-    ``origin`` identifies the machine that has all of these, if it was compiled for such a one.
+    ``origin`` identifies the machine with all of these, if it was compiled for one.
     """
 
     triple: str
@@ -101,10 +101,10 @@ class MachineSpec:
 class LibrarySpec:
     """A library that the code calls, as ``version`` (the one it was compiled with).
 
-    It is looked for as ``files``, in this order: an absolute path, ``PACKAGE/PATH`` of an installed
-    Python package, or a name that the system's loader knows.  ``symbols`` are what the code calls;
-    the library may call them with one of ``prefixes`` before.  ``setup`` are functions of it, each
-    with its argument, to call once.  ``package`` is what brings it to a machine that lacks it.
+    It is searched for as ``files``, in this order: an absolute path, ``PACKAGE/PATH`` of an
+    installed Python package, or a name for the system's loader.  ``symbols`` are the functions that
+    the code calls; the library may prefix them with one of ``prefixes``.  ``setup`` are functions
+    to call once, each with its argument.  ``package`` is the package to install if it is missing.
     """
 
     name: str
@@ -122,9 +122,9 @@ class Manifest:
 
     ``arena`` is in bytes, ``definitions`` are evaluated in order; all are in terms of ``dims``
     and earlier definitions.  ``options`` identifies the compiler options, ``versions`` the tools
-    that were used, both for the reader only.  ``interface`` puts inputs and outputs together to
-    what the caller sees (None: as they are).  ``aliases`` are outputs, each with the input whose
-    memory it takes: the model's states.
+    that were used, both for information only.  ``interface`` maps inputs and outputs to the
+    caller's view (None: as they are).  ``aliases`` are outputs, each with the input whose memory it
+    takes: the model's states.
     """
 
     name: str
@@ -150,11 +150,11 @@ class Manifest:
 
     @property
     def states(self) -> Mapping[str, ModelState]:
-        """What is kept from call to call."""
+        """The states that are kept between calls."""
         return states_of(self.interface)
 
     def with_interface(self, interface: Interface) -> Manifest:
-        """This one for callers that see ``interface``; tensors of texts are called so."""
+        """The manifest with ``interface``; string tensors have that type."""
 
         def seen(spec: TensorSpec) -> TensorSpec:
             return replace(spec, dtype=STRING) if spec.name in interface.strings else spec

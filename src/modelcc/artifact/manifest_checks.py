@@ -1,4 +1,4 @@
-"""Whether a manifest that was read makes sense: what its parts refer to is there, and fits."""
+"""Consistency checks of a manifest that was read: references are valid, and sizes fit."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from modelcc.ir.types import STRING
 
 
 class ManifestError(ValueError):
-    """Text that is no manifest, or that of another format version."""
+    """Text that is no manifest, or one of another format version."""
 
 
 def check_manifest(manifest: Manifest) -> None:
-    """Raise ManifestError, saying what, if a part does not fit the others.
+    """Raise ManifestError with a reason if parts are inconsistent.
 
-    What compiled code does is not known here: the arena's size, the shapes and the order of
+    The behaviour of compiled code is unknown here: the arena's size, the shapes and the order of
     constants are as trusted as the code.
     """
     for problem in _problems(manifest):

@@ -1,4 +1,4 @@
-"""Manifests as JSON text; extents and offsets that are no numbers are index expressions."""
+"""Manifests as JSON text; symbolic extents and offsets are index expressions."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from modelcc.ir.types import DTYPES, DType
 Object = Mapping[str, object]
 
 _PARENTHESES, _LETTERS = 80, 20_000
-"""Of an index expression, in each other and at all: Python, which evaluates them, nests less than
-a hundred."""
+"""Limits of an index expression, nesting and length: Python, which evaluates them, nests less than
+a hundred parentheses."""
 
 
 def manifest_to_json(manifest: Manifest) -> str:
@@ -77,7 +77,7 @@ def _data(manifest: Manifest) -> Object:
 
 
 def _interface(interface: Interface) -> Object:
-    """Without states and form where there are none, as in files of versions that know none."""
+    """Omits states and call form if there are none, as in files of older versions."""
     parts = ((f.name, getattr(interface, f.name)) for f in fields(interface) if f.name != "call")
     found = {name: _plain(part) for name, part in parts if part or name != "states"}
     if interface.call is not None:
@@ -86,10 +86,10 @@ def _interface(interface: Interface) -> Object:
 
 
 def manifest_from_json(text: str) -> Manifest:
-    """The inverse of :func:`manifest_to_json`; ManifestError if that is not possible.
+    """The inverse of :func:`manifest_to_json`; ManifestError if the text is invalid.
 
-    What is read makes sense: see :func:`check_manifest`.  Nothing else is in the text: written
-    again it would say the same.
+    The manifest is consistent: see :func:`check_manifest`.  The text has no other contents:
+    serialising the manifest again gives the same text.
     """
     try:
         data = parsed_object(text)
@@ -113,7 +113,7 @@ def manifest_from_json(text: str) -> Manifest:
 
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, SyntaxError, ArithmeticError,
                RecursionError)  # fmt: skip
-"""What becomes of reading JSON or index expressions that are of some other form."""
+"""Exceptions from reading malformed JSON or index expressions."""
 
 
 def _reason(error: Exception) -> str:
@@ -121,7 +121,7 @@ def _reason(error: Exception) -> str:
 
 
 def _first_difference(read: Object, written: Object) -> str:
-    """The part of a manifest that was read otherwise than it would be written."""
+    """The first part of a manifest that does not round-trip."""
     if json.dumps(read) == json.dumps(written):
         return ""
     for key, value in written.items():
@@ -155,7 +155,7 @@ def _manifest(data: Object) -> Manifest:
 
 
 def _plain(value: object) -> object:
-    """What JSON has of a value: fields by name, extents that are no numbers as text."""
+    """A value as JSON: fields by name, symbolic extents as text."""
     match value:
         case Expr():
             return str(value)
@@ -178,7 +178,7 @@ def _read_definition(value: object) -> tuple[str, Index]:
 
 
 def _bound(bound: IndexBound) -> Object:
-    """Its number is one among those of a kernel."""
+    """Without its number, which is unique only in a kernel."""
     return {f.name: _plain(getattr(bound, f.name)) for f in fields(bound) if f.name != "number"}
 
 
@@ -235,7 +235,7 @@ def _read_index(value: object) -> Index:
 
 
 def _nesting(text: str) -> int:
-    """How many parentheses are in each other."""
+    """Nesting depth of parentheses."""
     return max(accumulate((letter == "(") - (letter == ")") for letter in text), default=0)
 
 

@@ -8,16 +8,16 @@ import mmap
 from modelcc.ir.errors import OutOfMemoryError
 
 HUGE_PAGE = 2 << 20
-"""Bytes; blocks of at least this size start at a multiple of it."""
+"""Bytes; blocks of at least this size are aligned to it."""
 
 ALIGNMENT = 64
 
 
 class Memory:
-    """``size`` bytes at ``address``, a multiple of 64; zeros at first; freed with this object."""
+    """``size`` zeroed bytes at ``address``, a multiple of 64; freed with this object."""
 
     def __init__(self, size: int) -> None:
-        """Raises OutOfMemoryError, naming the size, if the system has not enough."""
+        """Raises OutOfMemoryError, with the size, if the allocation fails."""
         unit = HUGE_PAGE if size >= HUGE_PAGE else ALIGNMENT
         self.size = size
         self._pages = _mapped(size + unit)
@@ -29,7 +29,7 @@ class Memory:
             _ask_for_huge_pages(self._pages, skipped, size)
 
     def release(self, start: int) -> None:
-        """Give back the memory from byte ``start`` on, which stays usable and becomes zero."""
+        """Releases the pages from byte ``start`` on, which stay usable and become zero."""
         inside = self.address - ctypes.addressof(ctypes.c_char.from_buffer(self._pages))
         first = -(-(inside + start) // mmap.PAGESIZE) * mmap.PAGESIZE
         if first < len(self._pages) and hasattr(mmap, "MADV_DONTNEED"):
@@ -48,4 +48,4 @@ def _ask_for_huge_pages(pages: mmap.mmap, start: int, size: int) -> None:
     try:
         pages.madvise(mmap.MADV_HUGEPAGE, start, size - size % HUGE_PAGE)
     except OSError:
-        return  # a kernel without huge pages; memory is as good, only slower
+        return  # a kernel without huge pages: slower, otherwise the same

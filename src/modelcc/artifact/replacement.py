@@ -1,4 +1,4 @@
-"""Files that are seen whole or not at all, and what is left of those whose writer was killed."""
+"""Atomic replacement of files, and detection of files abandoned by killed writers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 PREFIX = ".new-"
-"""Begins the names of files that are not finished."""
+"""Prefix of names of unfinished files."""
 
 
 def replace_file(path: Path, save: Callable[[Path], object], durable: bool = False) -> None:
-    """Write ``path`` by ``save``, which gets a temporary name: it is seen whole or not at all.
+    """Write ``path`` by ``save``, which gets a temporary name, atomically.
 
-    That holds even if the machine stops, if ``durable``; nobody waits for the disk otherwise.
-    What is no file (``/dev/null``, a pipe) gets the finished contents.
+    With ``durable`` that holds even if the machine crashes; otherwise there is no wait for the
+    disk.  Special files (``/dev/null``, a pipe) get the finished contents.
     """
     if _is_special(path):
         _copy_finished(path, save)
@@ -30,7 +30,7 @@ def replace_file(path: Path, save: Callable[[Path], object], durable: bool = Fal
         save(temporary)
         if durable:
             os.fsync(handle)
-        temporary.chmod(0o644)  # as the system gives to new files, most often
+        temporary.chmod(0o644)  # the usual default for new files
         os.replace(temporary, path)
     finally:
         os.close(handle)
@@ -44,7 +44,7 @@ def replace_contents(path: Path, contents: str | bytes | memoryview) -> None:
 
 
 def _copy_finished(path: Path, save: Callable[[Path], object]) -> None:
-    """Some formats go back to write lengths, which a device or a pipe cannot do."""
+    """Via a regular file: some formats seek back to write lengths, devices and pipes cannot."""
     with tempfile.TemporaryDirectory() as folder:
         temporary = Path(folder, f"contents{path.suffix}")
         save(temporary)
@@ -53,11 +53,11 @@ def _copy_finished(path: Path, save: Callable[[Path], object]) -> None:
 
 
 def is_abandoned(path: Path) -> bool:
-    """Whether ``path`` is a temporary file of :func:`replace_file` that nobody writes any more."""
+    """Whether ``path`` is a temporary file of :func:`replace_file` without a live writer."""
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # somebody holds it, or it has just been finished
+    except OSError:  # it is locked, or has just been finished
         return False
     return True
 
