@@ -1,1 +1,1 @@
-"""What people are told: of a compiled model, of a model's file, and of how far work is."""
+"""Reports for people: on compiled models, model files, and progress."""

@@ -1,4 +1,4 @@
-"""What of a program for a device runs there, what on its host, and what moves between them."""
+"""The division of a program between a device and its host, and transfers between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from modelcc.targets.kernel_use import DeviceFacts, GroupUse
 
 @dataclass(frozen=True)
 class HostRow:
-    """A function that runs on the host, and the user's nodes that it is from."""
+    """A function that runs on the host, and the user's nodes that it computes."""
 
     function: str
     source: tuple[str, ...]
@@ -26,8 +26,8 @@ class HostRow:
 
 @dataclass(frozen=True)
 class DeviceShare:
-    """Launches on the device, those on the host, and transfers with their bytes; ``machine`` is
-    what kernels are scheduled for, and ``uses`` what each takes of it.
+    """Launches on the device, those on the host, and transfers with their bytes; ``machine`` is the
+    one that kernels are scheduled for, and ``uses`` their resource usage.
 
     Steps of loops and of both sides of branches count once.
     """
@@ -43,12 +43,12 @@ class DeviceShare:
 
     @property
     def work(self) -> str:
-        """Where kernels run."""
+        """Text on where kernels run."""
         return f"{self.launches} kernels on the device, {len(self.host)} on the processor"
 
     @property
     def moved(self) -> str:
-        """What a call moves."""
+        """Text on the transfers of a call."""
         there = f"{self.uploaded} bytes to the device in {self.uploads} transfers"
         return f"{there}, {self.downloaded} from there in {self.downloads}"
 
@@ -78,7 +78,7 @@ def device_share(
 
 
 def share_from_data(data: Mapping[str, Any] | None) -> DeviceShare | None:
-    """The inverse of what JSON makes of a share."""
+    """A share from its JSON data."""
     if data is None:
         return None
     rows: Sequence[Mapping[str, Any]] = data["host"]
@@ -93,11 +93,11 @@ def _is_grouped(callee: Callee) -> bool:
 
 
 USES = ("threads", "shared", "registers", "local", "planned", "occupancy")
-"""Columns of a table of what kernels take."""
+"""Columns of the table of kernels' resource usage."""
 
 
 def use_cells(use: GroupUse) -> tuple[str, ...]:
-    """What texts show in these columns: bytes of memory, parts of a unit's threads; a dash for what
+    """Texts of these columns: bytes of memory, parts of a unit's threads; a dash for values that
     the driver decides."""
     taken = (use.registers, use.local)
     numbers = [str(use.threads), str(use.shared), *("-" if n is None else str(n) for n in taken)]

@@ -1,4 +1,4 @@
-"""Quantities as people read them."""
+"""Human-readable quantities."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def last_letters(name: str, most: int) -> str:
-    """The end of a name of more than ``most`` letters, which tells it from others: ``…/Conv``."""
+    """The end of a name of more than ``most`` letters, its distinctive part: ``…/Conv``."""
     return name if len(name) <= most else f"…{name[1 - most :]}"
 
 

@@ -1,4 +1,4 @@
-"""HTML pages that load nothing from elsewhere: their look, and tables."""
+"""Self-contained HTML pages: their style, and tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ tr:nth-child(even) { background: #f4f6f8 } svg text { font-size: 11px; fill: #44
 
 
 def html_page(title: str, heading: str, parts: Iterable[str], style: str = "") -> str:
-    """A page of ``parts``, which are HTML; the others are plain texts."""
+    """A page of ``parts``, which are HTML; the other arguments are plain text."""
     lines = (
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
         f"<title>{escape(title)}</title><style>{_STYLE}{style}</style></head><body>",
@@ -26,7 +26,7 @@ def html_page(title: str, heading: str, parts: Iterable[str], style: str = "") -
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Lines of a table of HTML cells; names of columns that begin with ``#`` are of numbers."""
+    """Lines of a table of HTML cells; columns whose names begin with ``#`` are numeric."""
     kinds = [" class='n'" if name.startswith("#") else "" for name in columns]
     names = [escape(name.removeprefix("#")) for name in columns]
     head = "".join(f"<th{k}>{name}</th>" for k, name in zip(kinds, names, strict=True))

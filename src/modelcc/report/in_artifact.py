@@ -1,4 +1,4 @@
-"""The report that an artifact carries."""
+"""The report inside an artifact."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from modelcc.artifact.file import Artifact
 from modelcc.report.report import Report, report_from_json
 
 REPORT = "report.json"
-"""Where in an artifact's sources the report is."""
+"""Path of the report in an artifact's sources."""
 
 
 def report_in(artifact: Artifact) -> Report | None:
-    """The report that an artifact carries."""
+    """The report in an artifact."""
     text = artifact.sources.get(REPORT)
     if text is None:
         return None

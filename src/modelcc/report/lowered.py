@@ -1,4 +1,4 @@
-"""Which products of a model are computed in fewer bits than it asks for."""
+"""Products of a model that are computed in lower precision than specified."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from modelcc.ops.control import Control
 
 
 def lowered_text(graphs: Sequence[Graph], precision: str) -> str:
-    """How many products multiply floats of 16 bits, and where others are; empty if none is to."""
+    """The number of products of 16-bit floats, and sources of others; empty if none is wanted."""
     dtype = DTYPES.get(precision, F32)
     if dtype == F32:
         return ""
@@ -23,7 +23,7 @@ def lowered_text(graphs: Sequence[Graph], precision: str) -> str:
 
 
 def products_of(graph: Graph) -> Iterator[tuple[DType, Node]]:
-    """Products of floats and the type that they multiply, with those in bodies."""
+    """Products of floats and their operand types, including those in bodies."""
     for node in graph.nodes:
         if isinstance(node.op, Control):
             for body in node.op.graphs().values():

@@ -1,4 +1,4 @@
-"""What results save by lying where operands are, or were."""
+"""Memory saved by results that overlap operands."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ IN_PLACE = "in place"
 
 @dataclass(frozen=True)
 class MemorySaving:
-    """``bytes`` that ``tensor``, which step ``step`` makes of the user's nodes ``source``, has in
-    common with its ``operand``; ``how`` tells how many bytes it begins ahead of that or behind."""
+    """``bytes`` that ``tensor``, a result of step ``step`` of the user's nodes ``source``, shares
+    with its ``operand``; ``how`` gives the distance in bytes, before that or behind."""
 
     step: int
     source: tuple[str, ...]
@@ -30,8 +30,8 @@ class MemorySaving:
 
 
 def memory_savings(program: Program, env: Mapping[str, int]) -> tuple[MemorySaving, ...]:
-    """Each result in the arena that lies over an operand, in the order of the steps, at the first
-    turn of loops."""
+    """Each result in the arena that overlaps an operand, in the order of the steps, in the first
+    iteration of loops."""
     known = {**counters(program.steps), **env}
     found: dict[tuple[str, str], MemorySaving] = {}
     for number, step in enumerate(program.steps):
@@ -50,7 +50,7 @@ def memory_savings(program: Program, env: Mapping[str, int]) -> tuple[MemorySavi
 
 
 def _pairs(program: Program, leaf: object) -> Iterator[tuple[str, str]]:
-    """Results of a launch, each with each operand."""
+    """Pairs of results and operands of a launch."""
     if isinstance(leaf, Launch):
         results = program.results(leaf)
         operands = tuple(dict.fromkeys(n for n in leaf.arguments if n not in results))
@@ -80,7 +80,7 @@ def _how(own: tuple[int, int], other: tuple[int, int]) -> str:
 
 
 def _extent(program: Program, name: str, env: Mapping[str, int]) -> tuple[int, int] | None:
-    """Where a tensor begins and ends in the arena; None: it is elsewhere."""
+    """Start and end of a tensor in the arena; None if it is elsewhere."""
     binding, room = program.placed.bindings.get(name), program.room.get(name)
     if binding is None or (room is None and (binding.place != "arena" or binding.segment)):
         return None

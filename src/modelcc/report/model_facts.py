@@ -1,4 +1,4 @@
-"""What a model's file holds, read without compiling it or running any of its code."""
+"""Contents of a model's file, without compiling it or running any of its code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from modelcc.ir.errors import ModelError
 
 
 def facts_of(path: Path) -> dict[str, object]:
-    """The facts of an .onnx file, or of an artifact (by its suffix), as JSON takes them.
+    """The facts of an .onnx file, or of an artifact (by its suffix), as JSON values.
 
     :class:`~modelcc.ir.errors.Error` or ``OSError`` if the file is neither.
     """

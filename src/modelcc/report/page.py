@@ -1,4 +1,4 @@
-"""Reports as one HTML page with a drawing of the memory plan; nothing is loaded from elsewhere."""
+"""Reports as one self-contained HTML page with a drawing of the memory plan."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def report_page(report: Report) -> str:
 
 
 def _device_part(device: DeviceShare) -> Iterator[str]:
-    """What runs where, and what kernels take."""
+    """Where steps run, and resource usage of kernels."""
     yield f"<h2>Device</h2><p>{escape(device.work)}; {escape(device.moved)}.</p>"
     rows = ((escape(row.function), escape(", ".join(row.source))) for row in device.host)
     if device.host:

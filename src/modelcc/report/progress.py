@@ -20,7 +20,7 @@ from rich.progress import (
 
 @dataclass
 class Bars:
-    """A ``progress`` callback: a bar for each text, which goes away when all its parts are done."""
+    """A ``progress`` callback: a bar for each text, removed when all its parts are done."""
 
     bar: Progress
     drawn: bool
@@ -31,7 +31,7 @@ class Bars:
         self._update(what, what, done, total)
 
     def whole(self, text: str, done: int, total: int) -> None:
-        """The one bar of all the work, whose text says how that stands."""
+        """A single bar for all the work, whose text describes the status."""
         self._update("", text, min(done, total - 1), total)
 
     def _update(self, name: str, text: str, done: int, total: int) -> None:
@@ -48,15 +48,15 @@ class Bars:
 
 @contextmanager
 def progress_bars(shown: bool = True) -> Generator[Bars]:
-    """Bars that go away when the work is done.
+    """Bars that are removed when the work is done.
 
-    Nothing is drawn if stderr is no terminal that can move its cursor, or not ``shown``.
+    Nothing is drawn if stderr is not a terminal with cursor control, or not ``shown``.
     """
     console = Console(stderr=True)
     drawn = shown and console.is_terminal and not console.is_dumb_terminal
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False),
                BarColumn(bar_width=30), MofNCompleteColumn(), TimeElapsedColumn())  # fmt: skip
     bar = Progress(*columns, console=console, transient=True, disable=not drawn)
-    # Some versions of rich end a line when they leave what was disabled.
+    # Some versions of rich print a newline when a disabled bar exits.
     with bar if drawn else nullcontext():
         yield Bars(bar, drawn)

@@ -1,4 +1,4 @@
-"""What was compiled: kernels, memory plan, times; as data, JSON and tables."""
+"""Results of compilation: kernels, memory plan, times; as data, JSON and tables."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from modelcc.targets.kernel_use import DeviceFacts
 
 @dataclass(frozen=True)
 class StepRow:
-    """One step of the program; a loop is one, counted with all its iterations.
+    """One step of the program; a loop is one, including all its iterations.
 
     ``source`` names the user's nodes; ``flops`` are executed operations, ``bytes`` the sizes of
-    its buffers; ``rounding`` bounds its rounding errors, as a multiple of the bound for the plain
-    sums that the model asks for (1 where it computes these); ``seconds`` is the median of profiled
-    runs, None without a profile.  ``roof`` is the least time that the machine's rates allow a
-    kernel of a device (roofline), None for other steps.
+    its buffers; ``rounding`` bounds its rounding errors, as a multiple of the bound for plain sums
+    (1 for these); ``seconds`` is the median of profiled runs, None without a profile.  ``roof`` is
+    the minimum time of a device's kernel by the machine's peak rates (roofline), None for other
+    steps.
     """
 
     step: int
@@ -62,8 +62,8 @@ class Region:
 
 @dataclass(frozen=True)
 class StateRow:
-    """What the model keeps from call to call, and whether it is computed where it is: else each
-    call copies it there at its end."""
+    """A state that the model keeps between calls, and whether it is updated in place; otherwise
+    each call copies it at its end."""
 
     name: str
     type: str
@@ -77,8 +77,8 @@ class StateRow:
 
 @dataclass(frozen=True)
 class RecomputedRow:
-    """A value that is computed again rather than kept: what makes it, the user's nodes that it is
-    from, its ``bytes`` and the operations that are repeated."""
+    """A value that is recomputed rather than kept: its op, the user's nodes, its ``bytes`` and the
+    number of repeated operations."""
 
     op: str
     type: str
@@ -104,14 +104,13 @@ class StageTime:
 class Report:
     """A compiled model at the dimension values ``sizes``.
 
-    ``arena`` and ``lower_bound`` (the most that is live at once) are in bytes, ``constants`` the
-    bytes of all weights.  ``host_steps`` is work that the runtime does before them, ``notes``
-    tell what of the user's wishes was not done.  ``recomputed`` are values that are not kept, so
-    that the arena, ``arena_before`` bytes without that, fits into the memory that was asked for.
-    ``savings`` are channels that are left out.  ``device`` tells what runs on a device, if it is
-    for one.
-    ``precision`` tells which products are computed in fewer bits, ``shared`` are results that lie
-    over operands.
+    ``arena`` and ``lower_bound`` (the maximum live at once) are in bytes, ``constants`` the bytes
+    of all weights.  ``host_steps`` is work that the runtime does before them, ``notes`` list
+    requests of the user that were not met.  ``recomputed`` are values that are not kept, so that
+    the arena, ``arena_before`` bytes otherwise, fits the requested memory.  ``savings`` are removed
+    channels.  ``device`` is the division between device and host, if compiled for a device.
+    ``precision`` describes products in lower precision, ``shared`` are results that overlap
+    operands.
     """
 
     model: str
@@ -160,12 +159,12 @@ class Report:
 
     @property
     def roof(self) -> float:
-        """The least time of all kernels on the device by the machine's rates."""
+        """The minimum time of all kernels on the device by the machine's peak rates."""
         return sum(kernel.roof or 0.0 for kernel in self.kernels)
 
     @property
     def rounding(self) -> str:
-        """How many kernels round otherwise than plain sums, and how far; empty if none does."""
+        """Kernels with other rounding than plain sums, and its bound; empty if there are none."""
         found = [k.rounding for k in self.kernels if k.rounding != 1.0]
         if not found:
             return ""
@@ -174,7 +173,7 @@ class Report:
 
     @property
     def recomputation(self) -> str:
-        """How many values are computed again, what that saves and costs; empty if none is."""
+        """Number, savings and cost of recomputed values; empty if there are none."""
         if not self.recomputed:
             return ""
         saved, work = self.arena_before - self.arena, sum(row.flops for row in self.recomputed)
@@ -203,12 +202,12 @@ class Report:
 
 
 def times_text(rounding: float) -> str:
-    """How many times the bound of plain sums, as texts show it; empty for these."""
+    """The multiple of the bound of plain sums as text; empty for these."""
     return "" if rounding == 1.0 else f"{rounding:g} ×"
 
 
 def of_roof(row: StepRow) -> str:
-    """How near a profiled step comes to its roof, as texts show it; empty if that is not known."""
+    """The fraction of its roof that a profiled step reaches, as text; empty if unknown."""
     return f"{row.roof / row.seconds:.0%}" if row.roof and row.seconds else ""
 
 
@@ -248,7 +247,7 @@ def _with_roof(row: StepRow, facts: DeviceFacts | None) -> StepRow:
 
 
 def _states(program: Program, env: Mapping[str, int]) -> Iterator[StateRow]:
-    """The states, under the names of the inputs that they are."""
+    """The states, under the names of their inputs."""
     copied = {step.target for step in program.steps if isinstance(step, CopyTensor)}
     for output, before in program.states.items():
         type = program.types[before]
@@ -283,9 +282,9 @@ def report_from_json(text: str) -> Report:
 
 
 def most_live(regions: Sequence[Region], alignment: int = ALIGNMENT) -> int:
-    """The greatest number of bytes that hold live tensors at one step; shared bytes count once.
+    """The maximum of bytes of live tensors at one step; shared bytes count once.
 
-    Sizes are rounded to multiples of ``alignment``, as the planner rounds them.
+    Sizes are rounded up to multiples of ``alignment``, as in the planner.
     """
     places = [(r.offset, r.offset + -(-r.size // alignment) * alignment) for r in regions]
     union = Union(end for place in places for end in place)
@@ -315,7 +314,7 @@ def _regions(program: Program, env: Mapping[str, int]) -> tuple[Region, ...]:
             if binding.segment or (binding.place != "arena" and name not in program.room):
                 continue
             offset = evaluate(program.room.get(name, binding.offset), inside)
-            # What is read before it is written is a view: its base was kept for it.
+            # A tensor read before it is written is a view: its base is live.
             begin = number if name in written else last_at.get(offset, number)
             first, _ = spans.get(name, (begin, number))
             spans[name] = (first, number)
@@ -324,7 +323,7 @@ def _regions(program: Program, env: Mapping[str, int]) -> tuple[Region, ...]:
 
 
 def _written(program: Program, step: Step) -> frozenset[str]:
-    """Tensors that a step and those in it write."""
+    """Tensors that a step and its inner steps write."""
     found: set[str] = set()
     for leaf in leaves((step,)):
         if isinstance(leaf, CopyTensor):

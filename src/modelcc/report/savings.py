@@ -1,4 +1,4 @@
-"""What layers lost that no result depends on."""
+"""Channels that were removed from layers because no result depends on them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from modelcc.ir.graph import Graph, Node
 @dataclass(frozen=True)
 class ChannelSaving:
     """``removed`` of a layer's ``channels``, and ``bytes`` of the constants of the user's nodes
-    ``source``, channels of operands that are not read any more included."""
+    ``source``, including channels of operands that are no longer read."""
 
     source: tuple[str, ...]
     removed: int
@@ -24,7 +24,7 @@ class ChannelSaving:
 
 
 def channel_savings(before: Graph, after: Graph) -> tuple[ChannelSaving, ...]:
-    """By layers, of a graph and what removing channels made of it."""
+    """Savings by layer, from a graph before and after channel removal."""
     old, parts = before.producers(), dict[tuple[str, ...], list[tuple[Node, Node]]]()
     for node in after.nodes:
         earlier = old.get(node.outputs[0]) if node.outputs else None
@@ -53,7 +53,7 @@ def _bytes(graph: Graph, nodes: list[Node]) -> int:
 
 
 def savings_rows(savings: tuple[ChannelSaving, ...]) -> Iterator[str]:
-    """A line of all together, and one for each layer."""
+    """A line for the total, and one for each layer."""
     if savings:
         bytes = sum(saving.bytes for saving in savings)
         removed = sum(saving.removed for saving in savings)

@@ -1,4 +1,4 @@
-"""What a person is told while stages run: the block at work, and how much of it is done."""
+"""Progress messages while stages run: the active block, and how much of it is done."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TITLES: Mapping[str, str] = MappingProxyType(
         "emit": "writing code",
     }
 )
-"""What blocks are called; of the one that builds, the target tells, and packing is quick."""
+"""Titles of blocks; the target gives that of the build, and packing is quick."""
 
 
 def announcer(

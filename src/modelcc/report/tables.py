@@ -16,7 +16,7 @@ from modelcc.report.savings import savings_rows
 
 
 def report_tables(report: Report) -> RenderableType:
-    """Summary, kernels in order, and what these take of a device and share of memory."""
+    """Summary, kernels in order, their resource usage on a device, and overlapping results."""
     parts: list[RenderableType] = [summary(report), kernel_table(report)]
     if report.device and report.device.uses:
         parts.append(use_table(report.device))
@@ -64,7 +64,7 @@ def summary(report: Report) -> RenderableType:
 
 
 def kernel_table(report: Report) -> Table:
-    """One row for each step of the program, and their sums."""
+    """One row for each step of the program, and totals."""
     profiled = report.seconds
     table = Table(title="kernels", title_justify="left")
     table.add_column("step", no_wrap=True)
@@ -93,7 +93,7 @@ def kernel_table(report: Report) -> Table:
 
 
 def _sums(report: Report) -> list[str]:
-    """Of the columns of figures; empty where a sum means nothing."""
+    """Totals of the numeric columns; empty where a sum is meaningless."""
     moved = sum(kernel.bytes for kernel in report.kernels)
     cells = [f"{report.flops / 1e6:.3f}", byte_text(moved)]
     cells += [""] if report.rounding else []
@@ -116,7 +116,7 @@ def use_table(device: DeviceShare) -> Table:
 
 
 def saving_table(found: Sequence[MemorySaving]) -> Table:
-    """A row for each result that lies over an operand."""
+    """A row for each result that overlaps an operand."""
     table = Table(title="results over operands", title_justify="left")
     table.add_column("step", no_wrap=True)
     table.add_column("from")
