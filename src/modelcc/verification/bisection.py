@@ -1,8 +1,8 @@
-"""Finding the pass, and the rewrite in it, that changed what a program means.
+"""Bisection of miscompilations: the pass, and the rewrite in it, that changed a program's results.
 
-Programs of all stages are kept and interpreted in a binary search, and what they were compiled to
-is run: once the result is wrong, it stays wrong.  Rewriting passes can stop after N rewrites, so
-the search goes on inside them.
+Programs of all stages are kept and interpreted in a binary search, and the compiled one is run:
+once the result is wrong, it stays wrong.  Rewriting passes can stop after N rewrites, so the search
+continues inside them.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from modelcc.runtime.session import Session
 from modelcc.verification.comparison import Difference, compare
 
 RUN = (*INTERPRETED, Artifact)
-"""Kinds of programs that give results."""
+"""Kinds of programs that can be executed."""
 
 Differences = Callable[[object], "tuple[Difference, ...]"]
-"""Outputs of a program, on whatever level it is, compared with what they should be."""
+"""Outputs of a program, at any level, compared with expected ones."""
 
 
 @dataclass(frozen=True)
 class Culprit:
     """The first stage after which a result is wrong.
 
-    ``rewrite`` is the number of the first rewrite in it (from 1) that makes it so, None where
-    the stage does not count rewrites.
+    ``rewrite`` is the number of the first rewrite in it (from 1) that causes that, None if the
+    stage does not count rewrites.
     """
 
     stage: str
@@ -44,8 +44,8 @@ def differences_by_interpreter(
     load: Callable[[Artifact], Session],
     tolerance: float | None = None,
 ) -> Differences:
-    """Compares the interpretation of a program for ``feeds`` with ``expected``; what is compiled
-    is loaded and run."""
+    """Compares results of a program for ``feeds`` with ``expected``: by interpretation, or by
+    running a compiled one."""
 
     def results_of(program: object) -> tuple[Array, ...]:
         if not isinstance(program, Artifact):
@@ -83,7 +83,7 @@ def find_culprit(runs: Sequence[StageRun], differences: Differences) -> Culprit 
 
 
 def _span(runs: Sequence[StageRun], states: Sequence[StageRun], bad: int) -> str:
-    """Stages since the last program known to be right: some give nothing that can be run."""
+    """Stages since the last correct program, as some produce nothing that can be executed."""
     first = runs.index(states[bad - 1]) + 1 if bad else 0
     last = runs.index(states[bad])
     return ", ".join(run.stage.label for run in runs[first : last + 1])
@@ -96,7 +96,7 @@ def _first_bad_rewrite(run: StageRun, differences: Differences) -> int:
     high = 1
     while not wrong(high):
         if _after(run.stage, run.before, high) == _after(run.stage, run.before, 2 * high):
-            return high  # the rewrites are over: the pass does the damage afterwards
+            return high  # no rewrites are left: the pass itself breaks the program afterwards
         high *= 2
     low = high // 2 + 1
     while low < high:

@@ -1,4 +1,4 @@
-"""How far computed arrays are from those that are right."""
+"""Errors of computed arrays relative to expected ones."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ TOLERANCES: Mapping[str, float] = MappingProxyType(
 """Greatest accepted error as a fraction of the greatest expected value; 0 for other types."""
 
 BITS = MappingProxyType({"tf32": 11, "f16": 11, "bf16": 8})
-"""Of significands that products of f32 may be rounded to; of other precisions they are f32's."""
+"""Significand bits to which products of f32 may be rounded; other precisions keep those of f32."""
 
 ROUNDINGS = 10
 """Accepted errors of one rounding, for each product in quadrature: roundings are independent, and
-convolutional networks with random weights, whose results are small beside their terms, make up to
+convolutional networks with random weights, whose results are small relative to their terms, reach
 7.5 of them, transformers 0.2."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One value compared with what it should be.
+    """One value compared with the expected one.
 
     ``error`` is the greatest absolute error, ``relative`` that divided by the greatest magnitude
     expected, ``at`` the index of the greatest error, ``got`` and ``expected`` the values there.
-    ``problem`` says what else is wrong (shape, dtype, NaN), or is empty.
+    ``problem`` describes other errors (shape, dtype, NaN), or is empty.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Difference:
 
     @property
     def agrees(self) -> bool:
-        """Whether the value is right."""
+        """Whether the value is within the tolerance."""
         return not self.problem and self.relative <= self.tolerance
 
     def __str__(self) -> str:
@@ -77,13 +77,13 @@ def compare_all(
 
 
 def tolerance_of(expected: Array) -> float:
-    """The error that is accepted for arrays of this type."""
+    """The accepted error for arrays of this type."""
     return TOLERANCES.get(dtype_of(expected).name, 0.0)
 
 
 def lowered_tolerance(precision: str, products: int) -> float:
-    """The error that is accepted of so many products, one behind the other at most, whose operands
-    are rounded to ``precision``."""
+    """The accepted error of a chain of at most ``products`` products, whose operands are rounded to
+    ``precision``."""
     return float(ROUNDINGS * 2.0 ** -BITS[precision] * max(products, 1) ** 0.5)
 
 

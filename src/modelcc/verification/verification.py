@@ -1,4 +1,4 @@
-"""Is the compiled model right?  Against the reference interpreter, and a peer if there is one."""
+"""Verification of compiled models: against the reference interpreter, and a peer if available."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Peer(Protocol):
 
 @dataclass(frozen=True)
 class Layer:
-    """The first node whose result is wrong: the user's names for it, its op and how it differs."""
+    """The first node with a wrong result: the user's names for it, its op and the difference."""
 
     place: tuple[str, ...]
     op: str
@@ -57,10 +57,10 @@ class Layer:
 class Verification:
     """Outputs against the reference interpreter (``reference``) and onnxruntime (``peer``).
 
-    ``peer`` is empty where onnxruntime is not installed or the model is not an ONNX model.
-    ``precision`` tells which products are computed in fewer bits, if that was asked for.
-    ``layer`` is the first node that differs and ``culprit`` the first stage that breaks the
-    program, where these were asked for and found.
+    ``peer`` is empty if onnxruntime is not installed or the model is not an ONNX model.
+    ``precision`` describes products in lower precision, if that was requested.  ``layer`` is the
+    first node that differs and ``culprit`` the first stage that breaks the program, where these
+    were requested and found.
     """
 
     model: str
@@ -73,18 +73,18 @@ class Verification:
 
     @property
     def agrees(self) -> bool:
-        """Whether every output is right."""
+        """Whether every output is correct."""
         return all(difference.agrees for difference in (*self.reference, *self.peer))
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to verify: a model, how to compile it, and inputs.
+    """What to verify: a model, options of its compilation, and inputs.
 
     ``feeds`` are inputs; those missing are random from ``seed``, with ``sizes`` for their named
     dimensions.  ``tolerance`` replaces that of
     :data:`~modelcc.verification.comparison.TOLERANCES`.
-    ``artifact`` is what is verified, in place of what ``model`` is compiled to.
+    ``artifact`` is verified, if given, instead of compiling ``model``.
     """
 
     model: ModelSource
@@ -100,7 +100,7 @@ class Request:
 @dataclass(frozen=True)
 class Subject:
     """A model's graph with inputs for it and the values of its named dimensions; ``tolerance`` is
-    what is accepted (None: by types)."""
+    the accepted error (None: by types)."""
 
     graph: Graph
     feeds: Mapping[str, Array]
@@ -123,7 +123,7 @@ def subject_of(request: Request) -> Subject:
 
 
 def _tolerance(request: Request, graph: Graph) -> float | None:
-    """As it is asked for, else by the precision that is."""
+    """The requested tolerance, else that of the requested precision."""
     precision = request.options.precision
     if request.tolerance is not None or precision not in BITS:
         return request.tolerance
@@ -153,7 +153,7 @@ def verify_model(request: Request) -> Verification:
 
 
 def _interpreted(config: BuildConfig, subject: Subject) -> dict[str, Array]:
-    """Results of the reference interpreter, which tells how many nodes it has run."""
+    """Results of the reference interpreter, which reports its progress."""
     title, total = "running the reference interpreter", len(subject.graph.nodes)
     nodes = count(1)
     config.report(title, 0, total)
@@ -167,7 +167,7 @@ def _interpreted(config: BuildConfig, subject: Subject) -> dict[str, Array]:
 
 
 def verified(request: Request, layers: bool = False, bisect: bool = False) -> Verification:
-    """As :func:`verify_model`; ``layers`` also looks for the node, ``bisect`` for the stage."""
+    """As :func:`verify_model`; ``layers`` also locates the node, ``bisect`` the stage."""
     result = verify_model(request)
     if layers:
         result = first_wrong_layer(request, result)
@@ -177,7 +177,7 @@ def verified(request: Request, layers: bool = False, bisect: bool = False) -> Ve
 def first_wrong_layer(request: Request, result: Verification) -> Verification:
     """``result`` with the first node that differs when the results of all nodes are kept.
 
-    Keeping results leaves little to fuse, so a fault of fusion may not show here.
+    Keeping results prevents most fusion, so a fault of fusion may not show here.
     """
     subject = subject_of(request)
     expected: dict[str, tuple[Node, Array]] = {}
@@ -212,7 +212,7 @@ def first_wrong_stage(request: Request, result: Verification) -> Verification:
 
 
 def peer_of(model: ModelSource, threads: int) -> Peer | None:
-    """``model`` in onnxruntime; None where that is not installed or it is no ONNX model."""
+    """``model`` in onnxruntime; None if that is not installed or it is not an ONNX model."""
     is_onnx = not isinstance(model, Graph) and frontend_of(model) is ONNX
     if not is_onnx or find_spec("onnxruntime") is None:
         return None
@@ -228,7 +228,7 @@ def _compiled(request: Request) -> tuple[Target, Artifact]:
 
 
 def fixed_sizes(manifest: Manifest, graph: Graph) -> dict[str, int]:
-    """Sizes of named dimensions of ``graph`` that are numbers in a model compiled from it."""
+    """Values of named dimensions of ``graph`` that are static in a model compiled from it."""
     known = {spec.name: spec.shape for spec in manifest.inputs}
     pairs = (
         pair
