@@ -1,4 +1,4 @@
-"""Gradients of a graph, as a graph: it prints, verifies, fuses and plans like any other."""
+"""Gradients of a graph, as a graph, which the compiler handles like any other."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from modelcc.ops.reverse import adjoints
 
 
 def value_and_gradients(graph: Graph, loss: str, wrt: Sequence[str]) -> Graph:
-    """``graph``, which also results in the gradient of ``loss`` by each of ``wrt``, called
+    """``graph`` with the gradient of ``loss`` by each of ``wrt`` as additional outputs, called
     ``<name>.grad``: 0 where the loss does not depend on it.
 
-    ``loss`` is a scalar float, ``wrt`` are inputs, constants or values between.
-    :class:`ModelError` if one is no such value, or an op on the way has no gradient.
+    ``loss`` is a scalar float, ``wrt`` are inputs, constants or intermediate values.
+    :class:`ModelError` if one is no such value, or an op in between has no gradient.
     """
     build = _continued(graph)
     type = _require_value(graph, loss)
@@ -43,7 +43,7 @@ def _require_value(graph: Graph, name: str) -> TensorType:
 
 
 def _continued(graph: Graph) -> GraphBuilder:
-    """A builder that has made ``graph`` so far, under the same names."""
+    """A builder whose contents so far are ``graph``, with the same names."""
     build = GraphBuilder(graph.name, graph.dims)
     for name in graph.inputs:
         build.input(name, graph.types[name])

@@ -1,8 +1,8 @@
-"""Values of the forward pass that the backward pass computes again, so that they need no memory.
+"""Rematerialisation: values of the forward pass that the backward pass recomputes to save memory.
 
 Griewank & Walther, "Evaluating Derivatives" (2008), chapter 12; Chen et al., "Training deep nets
-with sublinear memory cost" (2016).  Which ones: greedily by bytes that are free for each operation
-that is repeated.
+with sublinear memory cost" (2016).  Values are chosen greedily, by bytes freed per repeated
+operation.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from modelcc.ops.differentiation import After
 from modelcc.ops.matmul import Einsum, Gemm, MatMul
 
 UNKNOWN = 32
-"""What a named dimension is taken to be."""
+"""Assumed value of named dimensions."""
 
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """Where values of a graph are made and read, by positions of nodes.
+    """Definitions and uses of a graph's values, by positions of nodes.
 
-    ``kept`` are inputs and constants, which cost nothing to keep.
+    ``kept`` are inputs and constants, which are always live.
     """
 
     graph: Graph
 
     @cached_property
     def made(self) -> Mapping[str, int]:
-        """Position of the node that makes a value."""
+        """Position of the node that defines a value."""
         return {name: i for i, node in enumerate(self.graph.nodes) for name in node.outputs}
 
     @cached_property
@@ -53,7 +53,7 @@ class Lifetimes:
 
     @cached_property
     def kept(self) -> frozenset[str]:
-        """Values that are there all the time."""
+        """Values that are always live."""
         return frozenset((*self.graph.inputs, *self.graph.constants, ""))
 
     def size(self, name: str) -> int:
@@ -77,7 +77,7 @@ class Lifetimes:
 
     @cached_property
     def candidates(self) -> list[str]:
-        """What is made before the boundary and read after it."""
+        """Values defined before the boundary and read after it."""
         return [name for name in self.made if name not in self.graph.outputs and self.is_late(name)]
 
     def is_late(self, name: str) -> bool:
@@ -88,7 +88,7 @@ class Lifetimes:
 
 
 def size_of(type: TensorType) -> int:
-    """Bytes of a tensor; named dimensions are taken to be :data:`UNKNOWN`."""
+    """Bytes of a tensor; named dimensions are assumed to be :data:`UNKNOWN`."""
     return prod(map(_extent, type.shape)) * type.dtype.bytes
 
 
@@ -128,8 +128,8 @@ def _inside(body: Graph) -> float:
 
 @dataclass(frozen=True)
 class Recomputation:
-    """A value that is to be computed again: the node that makes it, the bytes that are free then,
-    and the operations."""
+    """A value to recompute: the node that defines it, the bytes that this frees, and the
+    operations."""
 
     name: str
     type: TensorType
@@ -139,9 +139,9 @@ class Recomputation:
 
 
 def ranked(graph: Graph) -> list[Recomputation]:
-    """All values that could be computed again, the most bytes for each operation first.
+    """All values that can be recomputed, the most bytes per operation first.
 
-    The work of one is that of what it takes, where those before it are not kept, either.
+    The work of one includes that of its operands, if those ranked before it are not kept, either.
     """
     lives = Lifetimes(graph)
     chosen: set[str] = set()
@@ -150,7 +150,7 @@ def ranked(graph: Graph) -> list[Recomputation]:
     heapq.heapify(queue)
     while queue:
         name = heapq.heappop(queue)[2]
-        entry = _entry(lives, name, chosen)  # what it takes may have been chosen since
+        entry = _entry(lives, name, chosen)  # operands may have been chosen since
         if queue and entry > queue[0]:
             heapq.heappush(queue, entry)
             continue
@@ -163,14 +163,14 @@ def ranked(graph: Graph) -> list[Recomputation]:
 
 
 def _entry(lives: Lifetimes, name: str, chosen: Collection[str]) -> tuple[float, int, str, float]:
-    """Order among candidates: operations for each byte, then position."""
+    """Sort key of candidates: operations per byte, then position."""
     nodes = cone(lives, (name,), {*chosen, name})
     total = inf if nodes is None else sum(work(lives.graph, lives.graph.nodes[i]) for i in nodes)
     return total / max(1, lives.size(name)), lives.made[name], name, total
 
 
 def cone(lives: Lifetimes, names: Sequence[str], chosen: Collection[str]) -> list[int] | None:
-    """Positions of the nodes that make ``names`` of what is kept; None if one of them is random
+    """Positions of the nodes that compute ``names`` from kept values; None if one of them is random
     or reads a size."""
     found: set[int] = set()
     stack = list(names)
@@ -191,16 +191,16 @@ def _is_there(lives: Lifetimes, name: str, chosen: Collection[str]) -> bool:
 
 
 def recomputed(graph: Graph, names: Collection[str]) -> Graph:
-    """``graph`` where readers behind the boundary get ``names`` computed anew, just before them.
+    """``graph`` where readers after the boundary get ``names`` recomputed, just before them.
 
-    What is computed anew depends on a value of the backward pass (:class:`After`), so that it does
-    not count as the same as what was computed at first.
+    Recomputed nodes depend on a value of the backward pass (:class:`After`), so that they are not
+    merged with the original ones.
     """
     return _Rewritten(graph, frozenset(names)).result() if names else graph
 
 
 class _Rewritten:
-    """A graph under construction; ``late`` are the names that values have behind the boundary."""
+    """A graph under construction; ``late`` are the names of values after the boundary."""
 
     def __init__(self, graph: Graph, chosen: frozenset[str]) -> None:
         self.lives, self.graph, self.chosen = Lifetimes(graph), graph, chosen
@@ -212,7 +212,7 @@ class _Rewritten:
         self.token = ""
 
     def result(self) -> Graph:
-        """The whole graph."""
+        """The complete graph."""
         for position, node in enumerate(self.graph.nodes):
             if position > self.lives.boundary:
                 self._make(node)
@@ -224,7 +224,7 @@ class _Rewritten:
         return replace(self.graph, nodes=tuple(self.nodes), types=types)
 
     def _make(self, node: Node) -> None:
-        """Compute what ``node`` reads and nobody kept."""
+        """Recomputes operands of ``node`` that were not kept."""
         wanted = [n for n in node.inputs if n in self.chosen and n not in self.late]
         own = [n for n in node.inputs if self.lives.made.get(n, -1) > self.lives.boundary]
         self.token = own[0] if own else self.token
@@ -240,7 +240,7 @@ class _Rewritten:
             self.late |= dict(zip(source.outputs, fresh, strict=True))
 
     def _before(self, name: str) -> str:
-        """An operand of what is computed anew."""
+        """An operand of a recomputed node."""
         if name in self.late or name in self.graph.constants or not name:
             return self.late.get(name, name)
         if name not in self.held:
