@@ -1,4 +1,4 @@
-"""Training: a step as one compiled program, and what runs it over data."""
+"""Training: a step as one compiled program, and loops over data."""
 
 from modelcc.training.batches import Batches
 from modelcc.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint

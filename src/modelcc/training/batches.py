@@ -1,4 +1,4 @@
-"""Batches: arrays of a dataset in a seeded order, and whatever else may be iterated."""
+"""Batches: arrays of a dataset in a seeded order, or any iterable."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from modelcc.tensor.trees import like, paths
 
 @dataclass(frozen=True)
 class Batches:
-    """Arrays with one sample for each place of axis 0, as batches: ``Batches((x, y), 64)``.
+    """Arrays with samples along axis 0, as batches: ``Batches((x, y), 64)``.
 
-    ``arrays`` is a tuple or a dict of arrays, and so is a batch.  Each epoch has an order of its
-    own, which depends on ``seed`` and the number of the epoch alone.  ``drop_last`` leaves out what
-    does not fill a batch: else its size needs a program of its own.
+    ``arrays`` is a tuple or a dict of arrays, and so is a batch.  Each epoch has its own order,
+    which depends only on ``seed`` and the number of the epoch.  ``drop_last`` omits an incomplete
+    batch, whose size would need a program of its own.
     """
 
     arrays: Any
@@ -40,7 +40,7 @@ class Batches:
 
     @property
     def samples(self) -> int:
-        """How many there are."""
+        """The number of samples."""
         return len(next(array for _, array in paths(self.arrays)))
 
     def __len__(self) -> int:
@@ -63,13 +63,13 @@ class Batches:
             yield like(self.arrays, iter([leaf[chosen] for leaf in leaves]))
 
     def identity(self) -> dict[str, int | bool]:
-        """What the order of samples depends on."""
+        """The parameters that determine the order of samples."""
         return {"samples": self.samples, "batch_size": self.batch_size, "seed": self.seed,
                 "shuffle": self.shuffle, "drop_last": self.drop_last}  # fmt: skip
 
 
 def arguments(batch: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-    """A batch as arguments: of a tuple or a list in order, of a dict by name."""
+    """A batch as arguments: positional from a tuple or a list, named from a dict."""
     if isinstance(batch, dict):
         return (), cast("dict[str, Any]", batch)
     if isinstance(batch, tuple | list):
@@ -78,7 +78,7 @@ def arguments(batch: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
 
 
 def as_arrays(tree: Any) -> Any:
-    """``tree`` with arrays in place of tensors, of whatever library."""
+    """``tree`` with tensors of any library converted to arrays."""
     if isinstance(tree, tuple | list):
         made = [as_arrays(item) for item in cast("Sequence[Any]", tree)]
         return made if isinstance(tree, list) else tuple(made)

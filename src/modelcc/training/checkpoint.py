@@ -1,4 +1,4 @@
-"""Checkpoints: files with all that training needs to go on as if nothing had happened."""
+"""Checkpoints: files from which training resumes exactly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from modelcc.tensor.files import TensorFileError, read_tensors, write_tensors
 from modelcc.training.progress import Progress, from_json, to_json
 
 FORMAT = "modelcc.training/1"
-"""The one text of a file, so that equal checkpoints are equal files."""
+"""The only metadata entry of a file, so that equal checkpoints are equal files."""
 SUFFIX = ".safetensors"
 BEST = f"best{SUFFIX}"
 PATTERN = f"step-*{SUFFIX}"
@@ -27,8 +27,8 @@ PATTERN = f"step-*{SUFFIX}"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """``values`` of a step (parameters, buffers, keys of random numbers, the optimiser's state),
-    the ``progress``, the identity of the ``data`` and the ``marks`` of logs."""
+    """``values`` of a step (parameters, buffers, random keys, optimiser state), the ``progress``,
+    the identity of the ``data`` and the ``marks`` of logs."""
 
     values: Mapping[str, Array]
     progress: Progress
@@ -37,7 +37,7 @@ class Checkpoint:
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write ``path``: whoever kills this process or the machine finds it whole or not at all."""
+    """Write ``path`` atomically, even if the process or the machine is killed."""
     parts = {
         "progress": to_json(checkpoint.progress),
         "data": dict(checkpoint.data),
@@ -64,7 +64,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 
 def _digest(values: Mapping[str, Array]) -> str:
-    """Of names, types, shapes and elements: the format has none."""
+    """Of names, types, shapes and elements: the format has no checksum."""
     found = sha256()
     for name, array in sorted(values.items()):
         found.update(f"{name} {array.dtype.name} {array.shape} ".encode())
@@ -84,11 +84,11 @@ class Checkpoints:
         return sorted(self.folder.glob(PATTERN))
 
     def newest(self) -> Path | None:
-        """The file to go on from, if there is one."""
+        """The file to resume from, if there is one."""
         return next(reversed(self.paths()), None)
 
     def add(self, checkpoint: Checkpoint) -> Path:
-        """Write one, and remove those that are too many."""
+        """Write a checkpoint, and remove the oldest ones beyond ``keep``."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"step-{checkpoint.progress.step:010}{SUFFIX}"
         write_checkpoint(path, checkpoint)
@@ -97,7 +97,7 @@ class Checkpoints:
         return path
 
     def add_best(self, checkpoint: Checkpoint) -> None:
-        """Keep one as the best so far."""
+        """Keep a checkpoint as the best so far."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write_checkpoint(self.folder / BEST, checkpoint)
 
@@ -107,7 +107,7 @@ class Checkpoints:
         return read_checkpoint(path) if path.is_file() else None
 
     def clean(self) -> None:
-        """Remove what is left of files whose writer was killed."""
+        """Remove temporary files of killed writers."""
         for path in self.folder.glob(f"{PREFIX}*"):
             if is_abandoned(path):
                 path.unlink(missing_ok=True)

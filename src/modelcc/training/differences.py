@@ -1,4 +1,4 @@
-"""What tells the tensors of one model from those of another."""
+"""Differences between the tensors of two models."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def require_same(
 
 
 def differences(expected: Mapping[str, TensorType], given: Mapping[str, Array]) -> Iterator[str]:
-    """Lines that say what is missing, unexpected, or of another type."""
+    """Lines on tensors that are missing, unexpected, or of another type."""
     for name, type in expected.items():
         if name not in given:
             yield f"{name} is missing: {type}"
@@ -41,7 +41,7 @@ def differences(expected: Mapping[str, TensorType], given: Mapping[str, Array]) 
 
 
 def listed(lines: Iterable[str]) -> str:
-    """Lines below each other, not too many."""
+    """Joined lines, up to a limit."""
     given = list(lines)
     more = [f"  and {len(given) - SHOWN} more"] if len(given) > SHOWN else []
     return "\n".join([*(f"  {line}" for line in given[:SHOWN]), *more])

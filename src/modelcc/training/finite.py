@@ -1,4 +1,4 @@
-"""Which operation made the first number that is none (NaN or infinite)."""
+"""Finds the operation that produced the first NaN or infinity."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from modelcc.ir.types import Array, dtype_of
 
 
 class NonFiniteError(Error):
-    """A loss, or what an update makes of a parameter, is NaN or infinite."""
+    """A loss, or an updated parameter, is NaN or infinite."""
 
 
 FINE, INFINITE, UNDEFINED = range(3)
-"""What is the worst in an array: numbers, infinity, NaN."""
+"""The worst kind of element in an array: finite, infinite, NaN."""
 
 UPDATE = ("the update of parameters",)
-"""Where nodes of an optimiser come from that has no line in the user's program."""
+"""Source of an optimiser's nodes that have no line in the user's program."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The least and the greatest finite element, and the worst of all."""
+    """The minimum and maximum finite element, and the worst kind of element."""
 
     worst: int
     low: float
@@ -39,7 +39,7 @@ class Spread:
 
 def require_finite(graph: Graph, feeds: Mapping[str, Array], *results: Mapping[str, Array]) -> None:
     """:class:`NonFiniteError` if one of ``results`` is not finite, with the operation of ``graph``
-    that made it so of ``feeds``."""
+    that caused that for ``feeds``."""
     bad = next((n for found in results for n, a in found.items() if not _finite(a)), None)
     if bad is None:
         return
@@ -51,7 +51,7 @@ def require_finite(graph: Graph, feeds: Mapping[str, Array], *results: Mapping[s
 
 
 def first_non_finite(graph: Graph, feeds: Mapping[str, Array], output: str) -> str:
-    """Where numbers that are none, which end up in ``output``, come from."""
+    """The source of non-finite elements that propagate to ``output``."""
     ranges = {name: range_of(constant.data) for name, constant in graph.constants.items()}
     known = {name: np.asarray(feeds[name]) for name in graph.inputs}
     ranges |= {name: range_of(array) for name, array in known.items()}
@@ -67,7 +67,7 @@ def first_non_finite(graph: Graph, feeds: Mapping[str, Array], output: str) -> s
 
 
 def range_of(array: Array) -> Spread:
-    """The range of an array; other elements than floats are all finite."""
+    """The range of an array; non-float elements are all finite."""
     if not array.size or not dtype_of(array).is_float:
         return Spread(FINE, 0.0, 0.0)
     wide = array.astype(np.float64)
@@ -77,8 +77,8 @@ def range_of(array: Array) -> Spread:
 
 
 def _culprit(graph: Graph, ranges: Mapping[str, Spread], name: str) -> Node:
-    """Back from value ``name`` to what made the first value that is not finite: NaN before
-    infinity, which masks have on purpose."""
+    """The origin of the first non-finite value on which ``name`` depends: NaN before infinity,
+    which masks contain on purpose."""
     producers = graph.producers()
     node = producers[name]
     while True:

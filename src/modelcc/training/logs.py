@@ -1,4 +1,4 @@
-"""Where a training run is written down: JSON lines, and events for TensorBoard."""
+"""Logs of a training run: JSON lines, and events for TensorBoard."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from modelcc.ir.errors import ModelError
 
 @dataclass(frozen=True)
 class Record:
-    """Numbers of ``part`` ("train", "validation") after ``step`` steps, in epoch ``epoch``."""
+    """Values of ``part`` ("train", "validation") after ``step`` steps, in epoch ``epoch``."""
 
     part: str
     step: int
@@ -25,23 +25,23 @@ class Record:
 
 
 class TrainingLog(Protocol):
-    """What takes records down."""
+    """A sink of records."""
 
     def start(self, step: int, mark: Any) -> None:
-        """Go on after ``step``; ``mark`` is of that time (None: from the beginning), and what was
-        written after it is to be forgotten."""
+        """Continue after ``step``; ``mark`` is from that point (None: start anew), and later
+        records are to be discarded."""
         ...
 
     def write(self, record: Record) -> None:
-        """Take down a record."""
+        """Write a record."""
         ...
 
     def mark(self) -> Any:
-        """Where the log is now, for a checkpoint: JSON; all is written by then."""
+        """The current position, for a checkpoint, as JSON; flushes all records."""
         ...
 
     def close(self) -> None:
-        """No more records will come."""
+        """End the log."""
         ...
 
 
@@ -49,7 +49,7 @@ class TrainingLog(Protocol):
 class JsonLines:
     """A JSON object for each record, in the file ``path``.
 
-    A run that goes on from a checkpoint goes on with the file as it was then.
+    A run that resumes from a checkpoint truncates the file to its state then.
     """
 
     path: str | os.PathLike[str]
@@ -94,7 +94,7 @@ class TensorBoard:
             hint = "pip install 'modelcc[train]', or log to JsonLines"
             raise ModelError("no package writes TensorBoard's files", (), hint) from error
         purged = None if mark is None else step + 1
-        # Files are named by the second: a run that goes on within one would write over the first.
+        # File names have a resolution of seconds: resuming within one would overwrite the first.
         suffix = f".{time.time_ns()}"
         self._writer = package.SummaryWriter(
             os.fspath(self.folder), purge_step=purged, filename_suffix=suffix

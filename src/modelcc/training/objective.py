@@ -1,4 +1,4 @@
-"""What is minimised: a function of the model and a batch, and what of it is reported."""
+"""Objectives: a function of the model and a batch, and its reported values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Loss = Callable[..., Any]
 
 @dataclass(frozen=True)
 class BatchOutcome:
-    """What came of a batch: the ``loss``, metrics by name, and the model's buffers after it."""
+    """Results for a batch: the ``loss``, metrics by name, and the model's updated buffers."""
 
     loss: Tensor
     metrics: dict[str, Tensor]
@@ -27,7 +27,7 @@ class BatchOutcome:
 
     @property
     def reported(self) -> dict[str, Tensor]:
-        """What a caller sees."""
+        """The values for the caller."""
         return {"loss": self.loss, **self.metrics}
 
 
@@ -40,7 +40,7 @@ class Batch:
 
 
 def outcome(loss: Loss, parts: ModelParts, model: Any, batch: Batch) -> BatchOutcome:
-    """The ``loss`` of ``model``, a copy that nobody else has; :class:`ModelError` if it is none."""
+    """The ``loss`` of ``model``, an unshared copy; :class:`ModelError` if it is not a loss."""
     result = loss(model, *batch.args, **batch.kwargs)
     value, metrics = _pair(result)
     if not isinstance(value, Tensor) or value.shape or not value.dtype.is_float:
@@ -65,7 +65,7 @@ def _metrics(given: Any) -> dict[str, Tensor]:
 def differentiated(
     loss: Loss, parts: ModelParts, tensors: Mapping[str, Tensor], batch: Batch
 ) -> tuple[BatchOutcome, dict[str, Tensor]]:
-    """The outcome of the model with ``tensors``, and gradients of the parameters that move it."""
+    """The outcome of the model with ``tensors``, and gradients of its trainable parameters."""
     params = {path: recorded(tensors[path]) for path in parts.params}
     found = outcome(loss, parts, parts.rebuilt({**tensors, **params}), batch)
     one = Tensor(1.0, found.loss.dtype)

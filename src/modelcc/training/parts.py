@@ -1,4 +1,4 @@
-"""What a model is made of: parameters, and the tensors that are none."""
+"""Parts of a model: parameters and other tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from modelcc.tensor.trees import is_leaf, like, paths
 
 @runtime_checkable
 class Layered(Protocol):
-    """A model that says which of its tensors are trained, as modules do."""
+    """A model that declares which of its tensors are trained, as modules do."""
 
     def parameters(self) -> dict[str, Tensor]:
         """Tensors that are trained, by path."""
@@ -24,26 +24,26 @@ class Layered(Protocol):
         ...
 
     def buffers(self) -> dict[str, Tensor]:
-        """Tensors that are no parameters, by path."""
+        """Tensors that are not parameters, by path."""
         ...
 
     def with_parameters(self, tensors: Mapping[str, Tensor]) -> Self:
-        """A copy with these in place of its parameters."""
+        """A copy with its parameters replaced."""
         ...
 
     def with_buffers(self, tensors: Mapping[str, Tensor]) -> Self:
-        """A copy with these in place of its buffers."""
+        """A copy with its buffers replaced."""
         ...
 
     def eval(self) -> Self:
-        """Behave as in use, from now on."""
+        """Switch to inference mode."""
         ...
 
 
 @dataclass(frozen=True)
 class ModelParts:
-    """The tensors of ``model`` by path: ``params`` are trained, ``frozen`` are not, and what the
-    model does itself may change ``buffers``."""
+    """The tensors of ``model`` by path: ``params`` are trained, ``frozen`` are not, and the model
+    itself may update ``buffers``."""
 
     model: Any
     params: dict[str, Tensor]
@@ -52,17 +52,16 @@ class ModelParts:
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """All of them."""
+        """All tensors."""
         return {**self.params, **self.frozen, **self.buffers}
 
     def hollow(self) -> ModelParts:
-        """The same without contents: types are enough to make programs of."""
+        """The same without contents: types suffice to build programs."""
         blank = {path: Tensor.placeholder(path, x.type) for path, x in self.tensors.items()}
         return parts_of(self.rebuilt(blank))
 
     def buffers_of(self, model: Any) -> dict[str, Tensor]:
-        """What a copy of the model has in place of its buffers; :class:`ModelError` if one is
-        gone."""
+        """The buffers of a copy of the model; :class:`ModelError` if one is missing."""
         found = model.buffers() if isinstance(model, Layered) else dict(paths(model))
         lost = [path for path in self.buffers if path not in found]
         if lost:
@@ -70,7 +69,7 @@ class ModelParts:
         return {path: found[path] for path in self.buffers}
 
     def rebuilt(self, tensors: Mapping[str, Tensor]) -> Any:
-        """A copy of the model with ``tensors`` in place of all of its own."""
+        """A copy of the model with all of its tensors replaced."""
         if not isinstance(self.model, Layered):
             return like(self.model, iter([tensors[path] for path, _ in paths(self.model)]))
         weights = {path: tensors[path] for path in (*self.params, *self.frozen)}
@@ -100,5 +99,5 @@ def _of_tree(model: Any) -> ModelParts:
 
 
 def in_use(model: Any) -> Any:
-    """``model``, a copy that nobody else has, as it behaves when it is not trained."""
+    """``model``, an unshared copy, in inference mode."""
     return model.eval() if isinstance(model, Layered) else model

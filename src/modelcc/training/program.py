@@ -1,7 +1,7 @@
-"""A step of training, and an evaluation, as graphs of the compiler.
+"""Training steps and evaluations as graphs of the compiler.
 
-What a step changes are states of the model that is compiled: parameters, what the optimiser keeps,
-buffers.  What it only reads are inputs.
+Tensors that a step updates are states of the compiled model: parameters, optimiser state, buffers.
+Tensors that it only reads are inputs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Carry = tuple[dict[str, Tensor], dict[str, Tensor]]
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a step is made: of a model's ``parts``, with the optimiser's ``state`` before it."""
+    """Ingredients of a step: a model's ``parts``, and the optimiser's ``state`` before it."""
 
     parts: ModelParts
     loss: Loss
@@ -52,8 +52,8 @@ class Recipe:
 
 @dataclass(frozen=True)
 class StepProgram:
-    """A graph, names of what it reports, of the ``states`` that it changes, and of tensors of the
-    model and the optimiser that it only reads."""
+    """A graph, names of its reported values, of the ``states`` that it updates, and of tensors of
+    the model and the optimiser that it only reads."""
 
     graph: Graph
     reported: tuple[str, ...]
@@ -92,7 +92,7 @@ def hollow(state: State) -> State:
 
 
 def named_tensors(parts: ModelParts, state: State) -> dict[str, Tensor]:
-    """All that training changes or depends on, by name."""
+    """All tensors that training updates or depends on, by name."""
     own = {f"{MODEL}.{path}": tensor for path, tensor in parts.tensors.items()}
     return own | dict(paths(state, OPTIMIZER))
 
@@ -120,8 +120,8 @@ def step_program(recipe: Recipe, types: BatchTypes) -> StepProgram:
 
 
 def _locate(updated: Any, given: set[int]) -> None:
-    """Tell that what is ``updated`` is computed of what is ``given`` by the optimiser, unless its
-    rule is in the user's program."""
+    """Attributes nodes between ``given`` and ``updated`` to the optimiser, unless its rule is in
+    the user's program."""
     here = callers_line()
     leaves = [x for _, x in paths(updated)]
     for node in operands_first(leaves, lambda node: id(node) not in given):
@@ -130,7 +130,7 @@ def _locate(updated: Any, given: set[int]) -> None:
 
 
 def evaluation_program(parts: ModelParts, loss: Loss, types: BatchTypes) -> StepProgram:
-    """Loss and metrics of the model as it behaves when it is not trained."""
+    """Loss and metrics of the model in inference mode."""
     given = types.inputs()
     before = _placeholders({f"{MODEL}.{path}": x for path, x in parts.tensors.items()})
     model = in_use(parts.rebuilt({path: before[f"{MODEL}.{path}"] for path in parts.tensors}))
@@ -186,8 +186,8 @@ def _require_same_types(before: Mapping[str, Tensor], after: Mapping[str, Tensor
 def accumulated(
     loss: Loss, parts: ModelParts, tensors: Mapping[str, Tensor], batch: Batch, count: int
 ) -> tuple[BatchOutcome, dict[str, Tensor]]:
-    """As :func:`differentiated`, of ``count`` parts along axis 0 in a loop: means of all but
-    buffers, which pass from part to part."""
+    """As :func:`differentiated`, for ``count`` parts along axis 0 in a loop: means of all but
+    buffers, which are passed from part to part."""
     if count == 1:
         return differentiated(loss, parts, tensors, batch)
     reached: set[str] = set()

@@ -1,4 +1,4 @@
-"""How far training has come: all of it that is no tensor, so that it can go on from there."""
+"""Progress of training: all of its non-tensor state, for resuming."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 class Progress:
     """``step`` updates are done, and ``batch`` batches of epoch number ``epoch``.
 
-    ``sums`` are of what ``count`` steps reported since that was logged; ``best`` is the best value
-    that early stopping has seen, and since then it has waited for ``waited`` validations.
+    ``sums`` are totals of ``count`` steps' reports since the last log; ``best`` is the best value
+    that early stopping has seen, ``waited`` validations ago.
     """
 
     step: int = 0
@@ -25,23 +25,23 @@ class Progress:
     stopped: bool = False
 
     def after_step(self, reported: Mapping[str, float]) -> Progress:
-        """After one more step."""
+        """The state after one more step."""
         sums = {name: self.sums.get(name, 0.0) + value for name, value in reported.items()}
         return replace(
             self, step=self.step + 1, batch=self.batch + 1, sums=sums, count=self.count + 1
         )
 
     def after_epoch(self) -> Progress:
-        """At the beginning of the next epoch."""
+        """The state at the beginning of the next epoch."""
         return replace(self, epoch=self.epoch + 1, batch=0)
 
     def after_log(self) -> Progress:
-        """With nothing to log."""
+        """The state with nothing to log."""
         return replace(self, sums={}, count=0)
 
     @property
     def means(self) -> dict[str, float]:
-        """Of what was reported since it was logged."""
+        """Means of the reports since the last log."""
         return {name: total / self.count for name, total in self.sums.items()}
 
 
@@ -49,8 +49,8 @@ class Progress:
 class EarlyStopping:
     """Stop when ``metric`` of the validation has not improved for ``patience`` validations.
 
-    Better is less, or more with ``mode="max"``, by more than ``least``.  ``restore`` ends with the
-    best values, not with the last.
+    Better is less, or more with ``mode="max"``, by more than ``least``.  ``restore`` returns to the
+    best values at the end.
     """
 
     metric: str = "loss"
@@ -60,7 +60,7 @@ class EarlyStopping:
     restore: bool = True
 
     def seen(self, progress: Progress, found: Mapping[str, float]) -> Progress:
-        """With the metric of a validation taken into account."""
+        """The state after a validation with these metrics."""
         value = found[self.metric]
         if self.improves(progress.best, value):
             return replace(progress, best=value, waited=0)
@@ -76,10 +76,10 @@ class EarlyStopping:
 
 
 def to_json(progress: Progress) -> dict[str, Any]:
-    """As a JSON object, from which :func:`from_json` makes an equal one."""
+    """A JSON object, from which :func:`from_json` restores an equal one."""
     return {**vars(progress), "sums": dict(progress.sums)}
 
 
 def from_json(value: Mapping[str, Any]) -> Progress:
-    """Of :func:`to_json`; ``TypeError`` if it is not of this version."""
+    """The inverse of :func:`to_json`; ``TypeError`` for other versions."""
     return Progress(**value)

@@ -1,4 +1,4 @@
-"""A training run on the terminal: epoch, steps, the latest numbers, and the time that is left."""
+"""Terminal progress of a training run: epoch, steps, latest values, and the remaining time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rich.progress import (
 
 @dataclass
 class TrainingBar:
-    """The bar of a run of ``epochs`` epochs, None if nobody knows."""
+    """The bar of a run of ``epochs`` epochs, None if unknown."""
 
     bar: Progress
     task: TaskID
@@ -39,11 +39,11 @@ class TrainingBar:
         )
 
     def says(self, text: str) -> None:
-        """A line that stays above the bar."""
+        """Prints a line above the bar."""
         self.bar.console.print(text, markup=False, highlight=False)
 
     def restart(self) -> None:
-        """Times are of a new epoch."""
+        """Restarts timing for a new epoch."""
         self.bar.reset(self.task)
 
 
@@ -51,14 +51,14 @@ class TrainingBar:
 def training_bar(
     shown: bool, epochs: int | None, console: Console | None = None
 ) -> Generator[TrainingBar]:
-    """A bar on stderr that goes away at the end; none where that is no terminal."""
+    """A bar on stderr that is removed at the end; none if stderr is not a terminal."""
     console = console or Console(stderr=True)
     drawn = shown and console.is_terminal and not console.is_dumb_terminal
     columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=24),
                MofNCompleteColumn(), TextColumn("{task.fields[numbers]}", markup=False),
                TimeElapsedColumn(), TextColumn("<"), TimeRemainingColumn())  # fmt: skip
     bar = Progress(*columns, console=console, transient=True, disable=not drawn)
-    # Some versions of rich end a line when they leave what was disabled.
+    # Some versions of rich print a newline when a disabled bar exits.
     with bar if drawn else nullcontext():
         task = bar.add_task("", total=None, visible=False, numbers="")
         if not drawn:

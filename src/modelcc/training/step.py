@@ -1,4 +1,4 @@
-"""A step of training as one compiled program: forward, backward and update."""
+"""A training step as one compiled program: forward, backward and update."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from modelcc.version import VERSION
 
 @dataclass(frozen=True)
 class CompiledStep:
-    """A program, and the model it was compiled to."""
+    """A program, and its compiled model."""
 
     program: StepProgram
     model: Model
@@ -56,7 +56,7 @@ class CompiledStep:
 
 @dataclass
 class Prepared:
-    """What there is for batches of these ``types``."""
+    """Compiled programs for batches of these ``types``."""
 
     types: BatchTypes
     step: CompiledStep | None = None
@@ -71,11 +71,11 @@ class TrainStep:
     trained.  Forward, backward and update are one program, compiled for each form and shapes of
     batches; ``batch_dim`` names axis 0 of all of them, so that one program serves any size.
 
-    ``clip`` changes gradients before the update; ``accumulate`` cuts a batch into so many parts,
-    one after the other, whose gradients are averaged.  ``check_finite`` looks at every loss and
-    update, and names the operation that made the first number that is none; it keeps a copy of
-    everything for that, and goes back to it.  With ``memory`` (``"512MB"``) the arena of the step
-    takes no more: values of the forward pass are computed again.  ``options`` are those of
+    ``clip`` changes gradients before the update; ``accumulate`` splits a batch into that many parts
+    in sequence, whose gradients are averaged.  ``check_finite`` checks every loss and update, and
+    names the operation that produced the first NaN or infinity; it keeps a copy of all values for
+    that, and restores it.  With ``memory`` (``"512MB"``) the arena of the step is limited to that:
+    values of the forward pass are recomputed.  ``options`` are those of
     :func:`modelcc.compile`.
     """
 
@@ -92,7 +92,7 @@ class TrainStep:
         memory: int | str | None = None,
         **options: Any,
     ) -> None:
-        """The tensors of ``model`` are taken as they are now, and do not change."""
+        """The tensors of ``model`` are captured as they are now, and are not modified."""
         if accumulate < 1 or (accumulate > 1 and batch_dim is not None):
             raise ModelError(f"accumulate={accumulate}", ("TrainStep",),
                              "give 1 or more, and no batch_dim with more than 1")  # fmt: skip
@@ -110,9 +110,9 @@ class TrainStep:
         self._prepared: dict[Hashable, Prepared] = {}
 
     def __call__(self, *batch: Any, **named: Any) -> dict[str, Array]:
-        """Train on a batch: ``loss`` and the metrics, as they were before the update.
+        """Train on a batch: ``loss`` and the metrics, from before the update.
 
-        :class:`~modelcc.training.finite.NonFiniteError` if ``check_finite`` and one is not.
+        :class:`~modelcc.training.finite.NonFiniteError` if ``check_finite`` and one is not finite.
         """
         arrays, prepared = self._given(batch, named)
         compiled = self._step_of(prepared)
@@ -140,7 +140,7 @@ class TrainStep:
             raise
 
     def evaluate(self, *batch: Any, **named: Any) -> dict[str, Array]:
-        """Loss and metrics of the model as it is now, in the mode of use; nothing changes."""
+        """Loss and metrics of the current model in inference mode; no state changes."""
         arrays, prepared = self._given(batch, named)
         found = prepared.evaluation
         if found is None:
@@ -151,39 +151,39 @@ class TrainStep:
         return dict(zip(program.reported, results, strict=True))
 
     def compile(self, *batch: Any, **named: Any) -> Model:
-        """The compiled step for batches like this one, which changes nothing."""
+        """The compiled step for batches like this one, without running it."""
         return self._step_of(self._given(batch, named)[1]).model
 
     def deliver(
         self, folder: str | Path, *batch: Any, name: str = "train", **named: Any
     ) -> Delivery:
-        """The step for batches like this one as C in ``folder``: no allocation, memory of the
-        caller's; parameters and all else that changes begin as they are now.
+        """The step for batches like this one as C in ``folder``, without allocation, in memory of
+        the caller; parameters and other states start with their current values.
 
-        Only layers that are not frozen are updated, and take memory for it.  The result tells the
-        bytes of the arena, of states and of weights.
+        Only layers that are not frozen are updated, and need memory for it.  The result has the
+        sizes in bytes of the arena, of states and of weights.
         """
         program = self._step_of(self._given(batch, named)[1]).program
         return write_c(program, self.values, Path(folder), name, self.options)
 
     @property
     def module(self) -> Any:
-        """The model as it is now."""
+        """The current model."""
         parts, values = self._recipe.parts, self.values
         return parts.rebuilt({p: Tensor.of_array(values[f"{MODEL}.{p}"]) for p in parts.tensors})
 
     @property
     def values(self) -> dict[str, Array]:
-        """All that training changes or depends on, by name: ``model.…`` and ``optimizer.…``."""
+        """All tensors that training updates or depends on, as ``model.…`` and ``optimizer.…``."""
         if self._ahead is not None:
             self._values |= self._ahead.model.states
             self._ahead = None
         return dict(self._values)
 
     def load(self, values: Mapping[str, Array]) -> None:
-        """Go on from :attr:`values` of another run.
+        """Continue from :attr:`values` of another run.
 
-        :class:`ModelError` lists what is missing, unknown, or of another type.
+        :class:`ModelError` lists missing and unknown tensors, and those of another type.
         """
         require_same(self.types, {name: np.asarray(array) for name, array in values.items()})
         self._values = {name: _own(values[name]) for name in self.types}
@@ -191,14 +191,14 @@ class TrainStep:
         self._entered = None
 
     def _enter(self, compiled: CompiledStep) -> None:
-        """Have the states where ``compiled`` changes them."""
+        """Moves the states to where ``compiled`` updates them."""
         if self._ahead is compiled:
             return
         values, states = self.values, compiled.program.states
         if self._entered is not compiled:
             compiled.model.reset({name: values[name] for name in states})
         self._entered = self._ahead = compiled
-        # What the model has is not kept twice.
+        # States inside the compiled model are not stored twice.
         self._values = {name: array for name, array in values.items() if name not in states}
 
     def _step_of(self, prepared: Prepared) -> CompiledStep:
@@ -214,7 +214,7 @@ class TrainStep:
     def _given(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[list[Array], Prepared]:
-        """The arrays of a batch, and what there is for its types."""
+        """The arrays of a batch, and the programs for its types."""
         plain = [x if type(x) is np.ndarray else as_arrays(x) for x in args]
         form: Hashable = len(args)
         arrays = plain
@@ -253,9 +253,9 @@ def write_c(
     name: str,
     options: Mapping[str, Any],
 ) -> Delivery:
-    """The step ``program`` as C in ``folder``, its states ``values`` at first; sizes and files.
+    """The step ``program`` as C in ``folder``, with initial states ``values``; sizes and files.
 
-    What the step only reads, such as frozen layers, is among the weights.
+    Tensors that the step only reads, such as frozen layers, are among the weights.
     """
     wanted: dict[str, Any] = {"threads": 1, "cpu": PORTABLE, **options, "target": "c"}
     asked = Options(**wanted)
@@ -269,7 +269,7 @@ def write_c(
 
 
 def _self_contained(program: StepProgram, values: Mapping[str, Array]) -> Graph:
-    """The graph with the contents of all that a batch does not bring."""
+    """The graph with the contents of all inputs that are not part of a batch."""
     graph, interface = program.graph, program.graph.interface
     assert interface is not None
     first = {n: Constant(values[n]) for n in program.states if values[n].any()}

@@ -28,14 +28,14 @@ from modelcc.training.step import TrainStep
 class Trainer:
     """Runs ``step`` over ``data``: batches that are tuples, dicts or single arrays.
 
-    ``data`` and ``validation`` are :class:`~modelcc.training.batches.Batches`, or anything that
-    can be iterated for each epoch anew, or a function of the number of the epoch that returns such
-    a thing.  It ends after ``epochs`` or ``steps``, whichever comes first.
+    ``data`` and ``validation`` are :class:`~modelcc.training.batches.Batches`, anything that can be
+    iterated anew for each epoch, or a function from the epoch number to such an iterable.  Training
+    ends after ``epochs`` or ``steps``, whichever comes first.
 
     With a ``folder``, checkpoints are written after each epoch and after each ``checkpoint_every``
-    steps, and :meth:`fit` goes on from the newest, bit by bit as if it had never stopped.  It
-    validates after each epoch, or after each ``validate_every`` steps, and logs means of what was
-    reported every ``log_every`` steps.  A loss that is no finite number ends the run.
+    steps, and :meth:`fit` resumes from the newest, bitwise reproducibly.  It validates after each
+    epoch, or after each ``validate_every`` steps, and logs means of reports every ``log_every``
+    steps.  A loss that is not finite ends the run.
     """
 
     step: TrainStep
@@ -54,7 +54,7 @@ class Trainer:
     _best: Mapping[str, Array] | None = field(default=None, init=False, repr=False)
 
     def fit(self) -> Progress:
-        """Train to the end; how far that is.  ``step.module`` is the model then."""
+        """Train to the end; the final progress.  ``step.module`` is then the trained model."""
         if self.epochs is None and self.steps is None:
             raise ModelError("nothing says when to stop", ("Trainer",), "give epochs or steps")
         if self.stopping is not None and self.validation is None:
@@ -74,7 +74,7 @@ class Trainer:
         return progress
 
     def evaluate(self, data: Any) -> dict[str, float]:
-        """Means of loss and metrics over the samples of ``data``, in the mode of use."""
+        """Means of loss and metrics over the samples of ``data``, in inference mode."""
         totals: dict[str, float] = {}
         samples = 0
         for batch in epoch_of(data, 0):
@@ -125,7 +125,7 @@ class Trainer:
         return progress
 
     def _seen(self, progress: Progress, bar: TrainingBar) -> Progress:
-        """Logged and validated, at the end of an epoch or of the run."""
+        """Logs and validates, at the end of an epoch or of the run."""
         if progress.count:
             progress = self._logged(progress)
         return progress if self.validate_every else self._validated(progress, bar)
@@ -167,7 +167,7 @@ class Trainer:
         return None if self.folder is None else Checkpoints(Path(self.folder), self.keep)
 
     def _start(self) -> tuple[Progress, Sequence[Any]]:
-        """Where to begin, and the marks of logs there."""
+        """The progress to start from, and the marks of logs there."""
         nothing = [None] * len(self.logs)
         path = None if self._checkpoints is None else self._checkpoints.newest()
         if path is None or self._checkpoints is None:
@@ -195,7 +195,7 @@ class Trainer:
             self._checkpoints.add_best(self._checkpoint(progress))
 
     def _restore(self, progress: Progress) -> None:
-        """The best values, if early stopping wants them."""
+        """Restores the best values, if early stopping requests that."""
         if self.stopping is None or not self.stopping.restore or progress.best is None:
             return
         found = None if self._checkpoints is None else self._checkpoints.best()
