@@ -1,4 +1,4 @@
-"""Optimisers that scale each element by its own past: Adam, AdamW, Adagrad, RMSprop.
+"""Optimisers that scale each element by its gradient history: Adam, AdamW, Adagrad, RMSprop.
 
 Defaults and formulas are torch's.
 """
@@ -15,8 +15,8 @@ from modelcc.tensor.tensor import Tensor
 
 @dataclass(frozen=True)
 class Adam(PerParameter):
-    """Kingma and Ba, "Adam" (2015), corrected for means that begin at 0; ``amsgrad``: Reddi et
-    al. (2018).  ``weight_decay`` is added to the gradient."""
+    """Kingma and Ba, "Adam" (2015), with bias correction; ``amsgrad``: Reddi et al. (2018).
+    ``weight_decay`` is added to the gradient."""
 
     learning_rate: Rate = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)

@@ -1,4 +1,4 @@
-"""Gradients kept within bounds: functions of a dict of gradients."""
+"""Gradient clipping: functions of a dict of gradients."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from modelcc.optim.optimizer import Tensors
 from modelcc.tensor.tensor import Tensor
 
 EPSILON = 1e-6
-"""What torch adds to a norm before it divides by it."""
+"""Added to a norm before dividing by it, as in torch."""
 
 
 class Clipping(Protocol):
     """A function of gradients by path."""
 
     def __call__(self, grads: Tensors) -> dict[str, Tensor]:
-        """The gradients within bounds."""
+        """The clipped gradients."""
         ...
 
 
 @dataclass(frozen=True)
 class ClipValue:
-    """Every element between ``-limit`` and ``limit``."""
+    """Clips every element to ``-limit`` … ``limit``."""
 
     limit: float
 

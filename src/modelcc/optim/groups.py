@@ -18,9 +18,9 @@ class Groups:
     >>> from modelcc.optim import AdamW
     >>> rule = Groups({"*bias": AdamW(weight_decay=0.0), "head.*": AdamW(1e-2), "*": AdamW()})
 
-    ``*`` stands for any text, ``?`` for a character, as in names of files.  None in place of an
-    optimiser leaves the parameters as they are.  :class:`ModelError` for a parameter that no
-    pattern matches, and a pattern that matches none.
+    ``*`` matches any text, ``?`` a character, as in names of files.  None in place of an optimiser
+    freezes the parameters.  :class:`ModelError` for a parameter that no pattern matches, and a
+    pattern that matches none.
     """
 
     rules: Mapping[str, Optimizer | None]
@@ -50,7 +50,7 @@ class Groups:
         return made, states
 
     def chosen(self, params: Tensors) -> dict[str, str]:
-        """The pattern that each path belongs to."""
+        """The pattern that each path matches."""
         found = {
             path: next((p for p in self.rules if fnmatchcase(path, p)), None) for path in params
         }

@@ -38,7 +38,7 @@ class SGD(PerParameter):
         if not self.momentum:
             return param - grad * rate, {}
         fresh = grad
-        if self.dampening:  # the first gradient is taken whole
+        if self.dampening:  # the first gradient is not dampened
             share = where(at.count <= 1.0, Tensor(1.0, F64), Tensor(1.0 - self.dampening, F64))
             fresh = grad * share.astype(param.dtype)
         buffer = kept["momentum_buffer"] * self.momentum + fresh
@@ -70,5 +70,5 @@ class Lion(PerParameter):
 
 
 def mixed(mean: Tensor, fresh: Tensor, decay: float) -> Tensor:
-    """``decay`` of the mean so far, and the rest of ``fresh``."""
+    """``decay`` times the running mean plus ``1 - decay`` times ``fresh``."""
     return mean + (fresh - mean) * (1.0 - decay)

@@ -1,4 +1,4 @@
-"""What an optimiser is: the state it begins with, and one update of parameters and state."""
+"""The interface of optimisers: an initial state, and an update of parameters and state."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Moment:
 
 @dataclass(frozen=True)
 class PerParameter(ABC):
-    """Base of optimisers that update each parameter by itself, by a :meth:`rule`."""
+    """Base of optimisers that update each parameter independently, by a :meth:`rule`."""
 
     learning_rate: Rate = 1e-3
 
     def slots(self) -> Mapping[str, float]:
-        """Names of what is kept for each parameter, and what it is filled with at first."""
+        """Names of the state tensors of each parameter, and their initial values."""
         return {}
 
     @abstractmethod
@@ -76,7 +76,7 @@ class PerParameter(ABC):
     def update(
         self, grads: Tensors, state: State, params: Tensors
     ) -> tuple[dict[str, Tensor], State]:
-        """Parameters and state after one update; what has no gradient stays as it is."""
+        """Parameters and state after one update; parameters without a gradient are unchanged."""
         _require_known(grads, params)
         step: Tensor = state["step"]
         at = Moment(rate_at(self.learning_rate, step), step.astype(F64) + 1.0)

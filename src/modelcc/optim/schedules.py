@@ -1,6 +1,6 @@
-"""Learning rates that change: functions of the number of updates so far, an i64 scalar tensor.
+"""Learning rate schedules: functions of the number of updates so far, an i64 scalar tensor.
 
-They compute with f64, as a schedule of a million steps needs.
+They compute in f64, as a schedule of a million steps needs.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Cosine:
 
 @dataclass(frozen=True)
 class Polynomial:
-    """From ``rate`` to ``end`` in ``steps`` steps, as a power of what is left; 1: a line."""
+    """From ``rate`` to ``end`` in ``steps`` steps, as a power of the remaining share; 1: linear."""
 
     rate: float
     steps: int
@@ -78,9 +78,9 @@ class Polynomial:
 
 @dataclass(frozen=True)
 class Warmup:
-    """``schedule``, after a line up to its first rate in ``steps`` steps.
+    """``schedule``, after a linear warmup to its first rate in ``steps`` steps.
 
-    The line begins at ``start`` times that rate.
+    The warmup begins at ``start`` times that rate.
     """
 
     schedule: Rate
@@ -120,7 +120,7 @@ class OneCycle:
 
 @dataclass(frozen=True)
 class Piecewise:
-    """``rates[i]`` until step ``boundaries[i]``, the last one ever after."""
+    """``rates[i]`` until step ``boundaries[i]``, then the last one."""
 
     boundaries: Sequence[int]
     rates: Sequence[float]
@@ -141,6 +141,6 @@ class Piecewise:
 
 
 def annealed(start: float, end: float, done: Tensor) -> Tensor:
-    """Between ``start`` and ``end`` along half a cosine, ``done`` of the way."""
+    """Cosine interpolation between ``start`` and ``end``, at the fraction ``done``."""
     cosine = (done * pi).cos()
     return (cosine + 1.0) * (0.5 * (start - end)) + end
