@@ -1,4 +1,4 @@
-"""Axes as users give them: one, several or all, counted from either end."""
+"""Axes as given by users: one, several or all, counted from either end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Axes: TypeAlias = int | Sequence[int] | None
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """``axis`` from the front; :class:`ModelError` if there is no such."""
+    """``axis`` from the front; :class:`ModelError` if there is no such axis."""
     place = axis.__index__()
     if not -rank <= place < rank:
         raise ModelError(f"there is no axis {axis} among {rank}", callers_line(),
@@ -25,7 +25,7 @@ def axis_of(axis: int, rank: int) -> int:
 
 
 def axes_of(axis: Axes, rank: int) -> tuple[int, ...]:
-    """``axis`` as axes from the front, None as all; :class:`ModelError` if one comes twice."""
+    """``axis`` as axes from the front, None as all; :class:`ModelError` for duplicates."""
     if axis is None:
         return tuple(range(rank))
     given = (axis,) if hasattr(axis, "__index__") else tuple(axis)  # pyright: ignore
@@ -42,9 +42,9 @@ def extents_of(shape: Index | Sequence[Index]) -> tuple[Index, ...]:
 
 
 def filled_in(shape: Sequence[Index], old: Sequence[Index]) -> tuple[Index, ...]:
-    """``shape`` with its -1 replaced by what the elements of ``old`` need.
+    """``shape`` with its -1 replaced to match the number of elements of ``old``.
 
-    :class:`ModelError` if -1 comes twice or no number would do.
+    :class:`ModelError` if -1 occurs twice or no number fits.
     """
     unknown = [a for a, e in enumerate(shape) if e == -1]
     if not unknown:

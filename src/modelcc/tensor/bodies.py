@@ -1,6 +1,6 @@
 """Functions of tensors as the bodies of branches and loops.
 
-A body is closed: values of the function around it that it uses become operands and inputs.
+A body is closed: captured values of the surrounding function become operands and inputs.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from modelcc.tensor.tensor import Tensor
 from modelcc.tensor.trees import Form, flatten, like, paths
 
 OWN = 3
-"""References to a node in a list, as the variable of a loop over it and as an argument."""
+"""References to a node in a list, held by the loop over it and as an argument."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a function returned: its tensors, and a tree of numbers in place of the tree of them."""
+    """What a function returned: its tensors, and its tree with numbers in place of these."""
 
     results: list[Tensor]
     tree: Any
     form: Form
 
     def types(self) -> list[TensorType]:
-        """Of its tensors."""
+        """Types of the tensors."""
         return [tensor.type for tensor in self.results]
 
     def rebuilt(self, tensors: Sequence[Any]) -> Any:
@@ -51,7 +51,7 @@ class Outcome:
 
 
 def outcome(tree: Any) -> Outcome:
-    """``tree`` taken apart; numbers and arrays in it become tensors."""
+    """``tree`` flattened; numbers and arrays in it become tensors."""
     leaves, form = flatten(tree)
     numbers = like(tree, iter([0] * len(leaves)))
     return Outcome([tensor_of(leaf) for leaf in leaves], numbers, form)
@@ -71,15 +71,15 @@ def is_traced(tree: Any) -> bool:
 
 
 def placeholders(stem: str, types: Sequence[TensorType]) -> list[Tensor]:
-    """Values without contents, for a body to be called with."""
+    """Values without contents, as arguments of a body."""
     return [Tensor.placeholder(f"{stem}{i}", type) for i, type in enumerate(types)]
 
 
 @dataclass(frozen=True)
 class TracedBody:
-    """Results of placeholders, and what they are made of, operands first.
+    """Results computed from placeholders, and their nodes, operands first.
 
-    ``captured`` are values from around it.
+    ``captured`` are values from the outside.
     """
 
     results: Sequence[Tensor]
@@ -97,10 +97,10 @@ class TracedBody:
 
 
 def body_of(results: Sequence[Tensor], own: Sequence[Tensor], moved_out: bool) -> TracedBody:
-    """What leads from ``own`` to ``results``.
+    """The nodes from ``own`` to ``results``.
 
-    What does not depend on ``own`` is captured; unless it is ``moved_out``, only as far as
-    somebody beside the body holds it: what a branch computes is not wanted if it is not taken.
+    Values that do not depend on ``own`` are captured; unless ``moved_out``, only if they are held
+    outside of the body: computations of a branch are not wanted if it is not taken.
     """
     order = pending(results)
     mine = {id(node) for node in own}
@@ -114,7 +114,7 @@ def body_of(results: Sequence[Tensor], own: Sequence[Tensor], moved_out: bool) -
 
 
 def _dependent(order: Sequence[Lazy], own: set[int]) -> set[int]:
-    """Identities of ``own`` and of what is made of these."""
+    """Identities of ``own`` and of values that depend on them."""
     found = set(own)
     for node in order:
         if node.held is None and any(id(x) in found for x in node.operands):
@@ -123,9 +123,9 @@ def _dependent(order: Sequence[Lazy], own: set[int]) -> set[int]:
 
 
 def _made_within(order: Sequence[Lazy], results: Sequence[Lazy], dependent: set[int]) -> set[int]:
-    """Nodes that nobody but other ones of these, and ``results``, hold.
+    """Nodes that are held only by each other and ``results``.
 
-    Counts of references decide where something is computed, never what comes out.
+    Reference counts affect where something is computed, never the result.
     """
     uses = Counter(map(id, results))
     inside = set(dependent)
@@ -134,7 +134,7 @@ def _made_within(order: Sequence[Lazy], results: Sequence[Lazy], dependent: set[
         if id(node) in dependent or (node.held is None and node.op is not None and alone):
             inside.add(id(node))
             uses.update(map(id, node.operands))
-    for node in order:  # what has several results has no value that could be captured
+    for node in order:  # a node of several results has no value that could be captured
         apart = isinstance(node.op, Projection) and id(node.operands[0]) not in inside
         if apart or isinstance(node.op, Placeholder):
             inside.discard(id(node))
@@ -142,7 +142,7 @@ def _made_within(order: Sequence[Lazy], results: Sequence[Lazy], dependent: set[
 
 
 def counter_for(body: TracedBody) -> str:
-    """A name for the counter of a loop over ``body``, which no loop in it has."""
+    """A name for the counter of a loop over ``body`` that no loop inside has."""
     taken = {name for node in body.order if isinstance(node.op, Op) for name in _counters(node.op)}
     return next(name for name in map("step{}".format, count(1)) if name not in taken)
 
@@ -157,7 +157,7 @@ def _counters(op: Op) -> Iterator[str]:
 
 @lru_cache(1024)
 def unique_op(op: Op) -> Op:
-    """The one object of all equal ops with bodies, by which compiled programs are found."""
+    """The unique object for equal ops with bodies, the key of compiled programs."""
     return op
 
 

@@ -1,4 +1,4 @@
-"""Nodes of tensors made by whatever appends to a graph: gradients, and what frontends share."""
+"""Nodes of tensors made through the builder interface: gradients, and code shared by frontends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from modelcc.tensor.lazy import Kind, apply
 
 
 class TensorBuilder(Builder, Generic[Kind]):
-    """Its values are tensors under names."""
+    """A builder whose values are named tensors."""
 
     def __init__(self, kind: type[Kind]) -> None:
         """It makes nodes of ``kind``."""
@@ -22,7 +22,7 @@ class TensorBuilder(Builder, Generic[Kind]):
         self._source: tuple[str, ...] | None = None
 
     def located(self, source: Sequence[str]) -> TensorBuilder[Kind]:
-        """This builder, whose nodes come from ``source`` and not from the line that is running."""
+        """This builder, with ``source`` as the nodes' location instead of the running line."""
         made = TensorBuilder(self.kind)
         made._tensors, made._source = self._tensors, tuple(source)
         return made
@@ -51,7 +51,7 @@ class TensorBuilder(Builder, Generic[Kind]):
 
 
 def applied(function: Callable[..., Any], *operands: Kind) -> list[Kind]:
-    """A function of graph values, which gives one or several, of tensors."""
+    """Applies a function of graph values, with one or several results, to tensors."""
     build = TensorBuilder(type(operands[0]))
     found: Any = function(*(Value(build, build.name(x)) for x in operands))
     values: Any = found if isinstance(found, tuple) else (found,)  # pyright: ignore

@@ -31,7 +31,7 @@ Part = TypeVar("Part", bound=TensorInteroperability)
 
 
 class ComplexFormError(ModelError, AttributeError):
-    """What was called has no form for complex numbers."""
+    """An operation without a form for complex numbers."""
 
 
 ARITHMETIC: Mapping[type[Op], Callable[[Complex, Complex], Complex]] = MappingProxyType(
@@ -47,7 +47,7 @@ ARITHMETIC: Mapping[type[Op], Callable[[Complex, Complex], Complex]] = MappingPr
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ComplexOperators(ArrayProtocols, Generic[Part]):
-    """What stands between complex tensors and others."""
+    """Operators between complex tensors and others."""
 
     real: Part
     imag: Part
@@ -59,7 +59,7 @@ class ComplexOperators(ArrayProtocols, Generic[Part]):
         return cls(*(kind.of_array(_own(part)) for part in (whole.real, whole.imag)))
 
     def paired(self, real: Any, imag: Any) -> Self:
-        """Another one of these parts."""
+        """A tensor with these parts."""
         return type(self)(real, imag)
 
     def tree_parts(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class ComplexOperators(ArrayProtocols, Generic[Part]):
         return {"real": self.real, "imag": self.imag}
 
     def with_tree_parts(self, parts: Mapping[str, Any]) -> Self:
-        """Another one of these parts."""
+        """A tensor with these parts."""
         return self.paired(parts["real"], parts["imag"])
 
     def tree_form(self) -> Hashable:
@@ -115,7 +115,7 @@ class ComplexOperators(ArrayProtocols, Generic[Part]):
         return self.cast(promoted(self.dtype, dtype))
 
     def lifted(self, other: Any) -> Self:
-        """``other`` as a complex tensor; numbers of Python in the type of this one."""
+        """``other`` as a complex tensor; Python numbers take the type of this one."""
         if isinstance(other, type(self)):
             return other
         if is_number(other) or type(other) is complex:
@@ -153,7 +153,7 @@ class ComplexOperators(ArrayProtocols, Generic[Part]):
     combined = arithmetic
 
     def scaled(self, op: Op, other: Any) -> Self:
-        """Product with or quotient by what may be real, of which both parts have their share."""
+        """Product with or quotient by a possibly real value, applied to both parts."""
         if is_complex(other):
             return self.arithmetic(op, other)
         if is_number(other):
@@ -216,7 +216,7 @@ class ComplexOperators(ArrayProtocols, Generic[Part]):
         return self.paired(*(reduce(add, terms) for terms in sums))
 
     def compared(self, op: Op, other: Any) -> Any:
-        """Whether both parts are equal, or one is not; there is no order."""
+        """Equality of both parts, or its negation; there is no order."""
         a, b = self.alike(other)
         match op:
             case Equal():

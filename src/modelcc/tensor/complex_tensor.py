@@ -1,4 +1,4 @@
-"""Complex tensors: pairs of real ones, of which alone graphs are made."""
+"""Complex tensors: pairs of real ones; graphs contain real tensors only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from modelcc.tensor.lazy import TRACED, callers_line
 
 
 def _of_parts(name: str) -> Any:
-    """A method that does to both parts what that of real tensors does."""
+    """A method that applies that of real tensors to both parts."""
 
     def method(self: ComplexTensor[Any], *args: Any, **kwargs: Any) -> Any:
         made = [getattr(part, name)(*args, **kwargs) for part in (self.real, self.imag)]
@@ -116,7 +116,7 @@ class ComplexTensor(ComplexOperators[Part]):
         return 1.0 / self
 
     def conj(self) -> Self:
-        """With the other sign of the imaginary part."""
+        """The complex conjugate."""
         return self.paired(self.real, -self.imag)
 
     conjugate = conj
@@ -154,16 +154,16 @@ class ComplexTensor(ComplexOperators[Part]):
         return self.var(axis, dtype, ddof, keepdims).sqrt()
 
     def any(self, axis: Axes = None, keepdims: bool = False) -> Part:
-        """Whether one is not 0."""
+        """Whether any element is not 0."""
         return (self != 0).any(axis, keepdims)
 
     def all(self, axis: Axes = None, keepdims: bool = False) -> Part:
-        """Whether none is 0."""
+        """Whether no element is 0."""
         return (self != 0).all(axis, keepdims)
 
     sum, mean, cumsum, round = map(_of_parts, ("sum", "mean", "cumsum", "round"))
 
-    # --- other places of the same elements
+    # --- data movement
 
     reshape, ravel, flatten = map(_of_parts, ("reshape", "ravel", "flatten"))
     transpose, swapaxes, moveaxis = map(_of_parts, ("transpose", "swapaxes", "moveaxis"))
@@ -183,13 +183,13 @@ class ComplexTensor(ComplexOperators[Part]):
         return self.swapaxes(-1, -2)
 
     def pad(self, pad_width: Any, mode: Any = "constant", constant_values: complex = 0) -> Self:
-        """With so many more elements: a number, a pair, or a pair for each axis."""
+        """Padded with these numbers of elements: a number, a pair, or a pair for each axis."""
         value = complex(constant_values)
         real = self.real.pad(pad_width, mode, value.real)
         return self.paired(real, self.imag.pad(pad_width, mode, value.imag))
 
     def all_alike(self, others: Any) -> list[Self]:
-        """This and ``others`` in the type that holds the values of all."""
+        """This and ``others`` in their common type."""
         first = self
         for other in others:
             first, _ = first.alike(other)
@@ -216,7 +216,7 @@ class ComplexTensor(ComplexOperators[Part]):
 
 @dataclass(frozen=True)
 class ComplexUpdatable:
-    """Copies of a tensor with other elements, after the brackets."""
+    """Modified copies of a tensor, before a subscript."""
 
     tensor: ComplexTensor[Any]
     subscript: Any = ()
@@ -230,7 +230,7 @@ class ComplexUpdatable:
         return whole[self.subscript]
 
     def set(self, values: Any) -> ComplexTensor[Any]:
-        """With ``values``; of several for one element the last."""
+        """With ``values``; the last of several for one element wins."""
         return self._written("set", values)
 
     def add(self, values: Any) -> ComplexTensor[Any]:

@@ -31,8 +31,8 @@ from modelcc.tensor.trees import flatten, like
 def cond(pred: Any, then: Callable[..., Any], otherwise: Callable[..., Any], *operands: Any) -> Any:
     """``then(*operands)`` if ``pred`` holds, else ``otherwise(*operands)``: trees of one form.
 
-    ``pred`` is one bool.  If it has a value the function is called, and nothing else happens; if it
-    is traced both are, and one of them is computed.  Functions may use tensors from around them.
+    ``pred`` is one bool.  If it has a value, only that function is called; if it is traced both
+    are, and one of them is computed.  Functions may use tensors from around them.
     :class:`ModelError` if the results differ in form, shapes or types.
     """
     condition = tensor_of(pred)
@@ -41,7 +41,7 @@ def cond(pred: Any, then: Callable[..., Any], otherwise: Callable[..., Any], *op
         return then(*operands) if bool(condition) else otherwise(*operands)
     leaves = [tensor_of(leaf) for leaf in flatten(operands)[0]]
     own = placeholders("operand", [leaf.type for leaf in leaves])
-    # Nothing here may hold what the branches make: that is how it is told from what they capture.
+    # Nothing here may hold the branches' values: reference counts tell these from captured ones.
     outcomes = [outcome(f(*like(operands, iter(own)))) for f in (then, otherwise)]
     first, second = outcomes
     same_types("the branches of cond differ", first, second, ("then", "otherwise"))
@@ -63,8 +63,8 @@ def while_loop(
 ) -> Any:
     """The last state of ``state = body(state)`` while ``cond(state)`` holds, from ``init`` on.
 
-    A state is a tree whose form, shapes and types stay.  There are no more than ``limit``
-    iterations; a loop that is traced has gradients only with a limit, and keeps as many states.
+    A state is a tree of fixed form, shapes and types.  There are no more than ``limit`` iterations;
+    a traced loop has gradients only with a limit, for which it keeps that many states.
     """
     state, count = init, 0
     while limit is None or count < limit:
@@ -80,7 +80,7 @@ def while_loop(
 
 
 def _checked_step(body: Callable[[Any], Any], state: Any) -> Any:
-    """The next state, of the types of the one before."""
+    """The next state, which must have the types of the previous one."""
     before, after = outcome(state), outcome(body(state))
     same_types("the state of while_loop changes", before, after, ("the state", "the next one"))
     return after.rebuilt(after.results)

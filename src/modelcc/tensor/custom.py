@@ -1,4 +1,4 @@
-"""How gradients go through a function: not at all, by a rule of one's own, by computing anew."""
+"""Custom gradients of functions: none, a custom rule, or by recomputation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _stopped(leaf: Any) -> Tensor:
 
 
 def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function``, of whose inside nothing is kept for gradients: they compute it again.
+    """``function`` without saved intermediates for gradients: these recompute them.
 
     It is traced, may use tensors from around it, and takes and returns trees of tensors.
     """
@@ -50,12 +50,12 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
 def custom_gradient(
     forward: Callable[..., tuple[Any, Any]], backward: Callable[[Any, Any], Sequence[Any]]
 ) -> Callable[..., Any]:
-    """A function whose gradient is told, and not derived.
+    """A function with a given gradient instead of a derived one.
 
-    ``forward(*args)`` returns the result and what is to be kept; ``backward(kept, dy)`` returns a
+    ``forward(*args)`` returns the result and values to keep; ``backward(kept, dy)`` returns a
     gradient for each of ``args``, a tree like it, or None.  ``dy`` is a tree like the result, with
-    None for leaves that are no floats.  Both must take what they need as arguments: nothing goes
-    to tensors around them.
+    None for leaves that are not floats.  Both must take all tensors as arguments: captured ones get
+    no gradients.
 
     >>> clipped = custom_gradient(lambda x: (x, x), lambda x, dy: (dy * (abs(x) < 1),))
     """
@@ -97,7 +97,7 @@ def _with_rule(
 def _by_leaf(
     args: tuple[Any, ...], leaves: Sequence[Tensor], given: Any
 ) -> tuple[list[int], list[Tensor]]:
-    """Numbers of the leaves that have gradients, and these; refuses what does not fit them."""
+    """Numbers of the leaves that have gradients, and these; rejects gradients that do not fit."""
     gradients = cast("Sequence[Any]", given)
     if not isinstance(given, tuple | list) or len(gradients) != len(args):
         raise ModelError(
@@ -121,7 +121,7 @@ def _by_leaf(
 
 
 def _matched(arg: Any, gradient: Any) -> Iterator[Any]:
-    """For each leaf of ``arg`` what ``gradient`` has in its place, or None."""
+    """For each leaf of ``arg`` the corresponding one of ``gradient``, or None."""
     if is_leaf(arg):
         yield gradient
         return

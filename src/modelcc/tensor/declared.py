@@ -1,4 +1,4 @@
-"""Graphs that are declared: inputs without contents, and what follows from them."""
+"""Declared graphs: inputs without contents, and values computed from them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Graph:
 
     @property
     def graph(self) -> IrGraph:
-        """The graph so far, on the compiler's first level."""
+        """The current graph, at the compiler's first level."""
         if not self.outputs:
             raise ModelError(f"graph {self.name!r} has no outputs", (), "call graph.output")
         inputs = list(self.inputs.values())
@@ -66,28 +66,28 @@ class Graph:
         return print_graph(self.graph)
 
     def export_onnx(self, path: str | Path) -> tuple[Path, ...]:
-        """Write it as ONNX; the files that were written, as :func:`modelcc.export_onnx`."""
+        """Writes it as ONNX; returns the files written, as :func:`modelcc.export_onnx`."""
         return export_onnx(self.graph, path)
 
     def compile(self, *, memory: int | str | None = None, **options: Any) -> Model:
         """The compiled model; ``options`` are those of :func:`modelcc.compile`.
 
-        With ``memory`` (``"512MB"``) it takes no more for what is between inputs and outputs:
-        values are computed again rather than kept, as :meth:`fitted` and the model's report say.
+        With ``memory`` (``"512MB"``) intermediate values take no more: some are recomputed rather
+        than kept, as :meth:`fitted` and the model's report say.
         """
         if memory is None:
             return compile(self.graph, **options)
         return self._budget().compiled_within(self.graph, memory, **options)
 
     def fitted(self, memory: int | str, **options: Any) -> Any:
-        """What is computed again so that ``memory`` is enough, and what that saves.
+        """Values to recompute to fit into ``memory``, and the savings.
 
         It is a :class:`modelcc.tensor.memory_budget.Fitted`, whose text is a report.
-        :class:`ModelError` says how much is needed if that is not enough.
+        :class:`ModelError` says how much is needed if it cannot fit.
         """
         return self._budget().fitted(self.graph, memory, **options)
 
     @staticmethod
     def _budget() -> Any:
-        """The compiler is needed to plan memory, and not to declare a graph."""
+        """Imports the compiler, which is needed to plan memory, but not to declare a graph."""
         return import_module("modelcc.tensor.memory_budget")

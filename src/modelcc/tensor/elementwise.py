@@ -1,4 +1,4 @@
-"""Functions of each element: roots, exponentials, trigonometry, rounding, bounds."""
+"""Elementwise functions: roots, exponentials, trigonometry, rounding, bounds."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ FLOOR, CEIL, ROUND, ISNAN, ISINF = Floor(), Ceil(), Round(), IsNaN(), IsInf()
 
 @lru_cache(256)
 def float_type(dtype: DType) -> DType:
-    """The type of ``exp`` of ``dtype``: as NumPy has it, floats keep theirs."""
+    """The type of ``exp`` of ``dtype``, as in NumPy: floats keep theirs."""
     if dtype.is_float:
         return dtype
     return dtype_of(np.exp(np.zeros((), dtype.numpy)).dtype) if dtype.bits >= 8 else F32
 
 
 class TensorElementwise(TensorOperators):
-    """Functions of each element by itself."""
+    """Elementwise functions."""
 
     __slots__ = ()
 
@@ -69,7 +69,7 @@ class TensorElementwise(TensorOperators):
         return (self if self.type.dtype.kind == "float" else self.floats()).of_elements(op)
 
     def floats(self) -> Self:
-        """The same values as floats, which may be what they are."""
+        """The same values as floats, unchanged if they are."""
         return self.cast(float_type(self.type.dtype))
 
     def exp(self) -> Self:
@@ -81,7 +81,7 @@ class TensorElementwise(TensorOperators):
         return self.of_floats(EXP2)
 
     def expm1(self) -> Self:
-        """``exp(x) - 1``, exact near 0."""
+        """``exp(x) - 1``, accurate near 0."""
         return self.of_floats(EXPM1)
 
     def log(self) -> Self:
@@ -89,7 +89,7 @@ class TensorElementwise(TensorOperators):
         return self.of_floats(LOG)
 
     def log1p(self) -> Self:
-        """``log(1 + x)``, exact near 0."""
+        """``log(1 + x)``, accurate near 0."""
         return self.of_floats(LOG1P)
 
     def log2(self) -> Self:
@@ -182,25 +182,25 @@ class TensorElementwise(TensorOperators):
         return self.of_elements(SIGN)
 
     def _stepped(self, op: Op) -> Self:
-        """``op`` of floats; whole numbers are what they are."""
+        """``op`` of floats; integers are unchanged."""
         return self.of_elements(op) if self.type.dtype.is_float else self
 
     def floor(self) -> Self:
-        """The greatest whole number not above x."""
+        """The greatest integer not above x."""
         return self._stepped(FLOOR)
 
     def ceil(self) -> Self:
-        """The least whole number not below x."""
+        """The least integer not below x."""
         return self._stepped(CEIL)
 
     def trunc(self) -> Self:
-        """The next whole number towards 0."""
+        """The nearest integer towards 0."""
         if not self.type.dtype.is_float:
             return self
         return self.result(FLOOR, self.abs()) * self.sign()
 
     def round(self, decimals: int = 0) -> Self:
-        """To so many decimals, halves to the even neighbour."""
+        """Rounded to ``decimals`` decimals, halves to even."""
         if not decimals:
             return self._stepped(ROUND)
         if not self.type.dtype.is_float:
@@ -226,12 +226,12 @@ class TensorElementwise(TensorOperators):
         return a.result(op, a, b)
 
     def clip(self, min: Any = None, max: Any = None) -> Self:
-        """Between ``min`` and ``max``, None for no bound."""
+        """Clamped to ``min`` and ``max``, None for no bound."""
         found = self if min is None else self.maximum(min)
         return found if max is None else found.minimum(max)
 
     def isnan(self) -> Self:
-        """Where it is not a number."""
+        """Where it is NaN."""
         return self.result(ISNAN, self.floats())
 
     def isinf(self) -> Self:

@@ -1,6 +1,6 @@
-"""Computing what is pending: one compiled program for each structure of nodes and types.
+"""Evaluation of pending values: one compiled program per structure of nodes and types.
 
-Lazy evaluation by graphs whose compiled forms are kept: Suhan et al., "LazyTensor: combining eager
+Lazy evaluation with a cache of compiled graphs: Suhan et al., "LazyTensor: combining eager
 execution with domain-specific compilers" (2021).
 """
 
@@ -30,46 +30,46 @@ from modelcc.tensor.lazy import (
 from modelcc.tensor.structures import ABSENT, Structure, graph_of_structure, without_places
 
 KEPT = 1024
-"""Structures whose programs are kept."""
+"""Capacity of the cache of programs."""
 
 SMALL = 32
-"""Steps up to which a structure is compiled in less time than the cache on disk takes."""
+"""Steps up to which compiling a structure is faster than the cache on disk."""
 
 END = -2
-"""Ends the numbers of a step."""
+"""Terminates the numbers of a step."""
 
 MARKS = (Projection, Alias)
-"""Makers of nodes with one operand that are no ops."""
+"""Makers of nodes with one operand that are not ops."""
 
 MANY = 1 << 62
-"""Uses of a node that is no output: it has several results."""
+"""Use count of a node that cannot be an output, as it has several results."""
 
 
 @dataclass(frozen=True)
 class PlacedProgram:
-    """A program, and what it takes after the arrays of a structure."""
+    """A program, and its inputs after the arrays of a structure."""
 
     model: Model
     places: tuple[Array, ...] = ()
 
 
 class Key:
-    """A structure by the identity of its ops and types, which is quick to find again.
+    """A structure by the identity of its ops and types, for fast lookup.
 
-    The structure, which is made when it is asked for, keeps them alive, so that no others have
-    their identities.
+    The structure, which is built on demand, keeps them alive, so that their identities stay
+    unique.
     """
 
     __slots__ = ("_found", "_structure", "identities")
 
     def __init__(self, identities: tuple[int, ...], found: _Pending) -> None:
-        """``identities`` are all of the structure of ``found`` in one row."""
+        """``identities`` are all those of the structure of ``found``, flattened."""
         self.identities = identities
         self._found: _Pending | None = found
         self._structure: Structure | None = None
 
     def structure(self) -> Structure:
-        """Its nodes; their arrays are let go."""
+        """Its nodes; their arrays are released."""
         if self._structure is None:
             assert self._found is not None
             self._structure = self._found.structure()
@@ -84,9 +84,9 @@ class Key:
 
 
 def evaluate(wanted: Sequence[Lazy]) -> None:
-    """Have ``wanted``, and what else of their pending operands somebody holds, computed.
+    """Compute ``wanted``, and those of their pending operands that are held elsewhere.
 
-    :class:`TracingError` if one of them depends on a value that has no contents.
+    :class:`TracingError` if one of them depends on a value without contents.
     """
     waiting = [node for node in wanted if node.held is None]
     if not waiting:
@@ -108,7 +108,7 @@ def results_of(model: Model, inputs: Sequence[Array]) -> tuple[Array, ...]:
 
 
 def _references() -> int:
-    """To an object that is an element of one tuple besides the local that is asked about."""
+    """Number of references to an object that is in one tuple and in the inspected local."""
     operands = (object(),)
     stack = [operands[0]]
     node = stack.pop()
@@ -116,14 +116,14 @@ def _references() -> int:
 
 
 USED_ONCE = _references()
-"""References to a node that is a local and an operand once, and that nobody else holds."""
+"""References to a node in a local that is used as an operand once, and not held elsewhere."""
 
 
 class _Pending:
-    """What is pending: numbers of nodes, operands first, and the arrays among them.
+    """Pending nodes: their numbers, operands first, and the arrays among them.
 
-    ``row`` has the identities of ops and types with the numbers of operands, step after step, and
-    then the numbers of ``outputs``.  ``shared`` are those that are operands twice or held.
+    ``row`` has the identities of ops and types with the numbers of operands, step by step, and then
+    the numbers of ``outputs``.  ``shared`` are nodes that are operands twice or held elsewhere.
     """
 
     def __init__(self) -> None:
@@ -134,9 +134,9 @@ class _Pending:
         self.outputs: list[Lazy] = []
 
     def visit(self, wanted: Sequence[Lazy]) -> None:
-        """Add ``wanted`` and what they are made of, down to what is computed.
+        """Add ``wanted`` and their operands, transitively, down to computed ones.
 
-        Nearly all time goes by here, hence the plain loop, with a way of its own for two operands.
+        A hot path, hence the plain loop, with a special case for two operands.
         """
         numbers, row = self.numbers, self.row
         number_of = numbers.get
@@ -180,7 +180,8 @@ class _Pending:
                 break
 
     def _row_of(self, node: Lazy, stack: list[Lazy]) -> bool:
-        """Add what makes ``node``, unless operands have to come first: then all go to ``stack``."""
+        """Add the step of ``node``, unless operands have to come first: then push all to
+        ``stack``."""
         places: list[int] = []
         stack.append(node)
         depth = len(stack)
@@ -202,7 +203,7 @@ class _Pending:
         return True
 
     def _leaf(self, node: Lazy | None) -> int:
-        """The number of an operand that has an array, or is not there."""
+        """The number of an operand that has an array, or is absent."""
         if node is None:
             return ABSENT
         assert node.held is not None
@@ -214,26 +215,26 @@ class _Pending:
         return number
 
     def choose(self, asked: Sequence[Lazy]) -> None:
-        """Find the outputs: what is ``asked`` for, and what somebody holds.
+        """Determine the outputs: ``asked`` nodes, and nodes held elsewhere.
 
-        That would be computed again when it is asked for: counts of references decide what it may
-        cost, never what comes out.
+        The latter would be recomputed on demand otherwise: reference counts affect the cost, never
+        the result.
         """
         uses = dict.fromkeys(self.shared, 0)
         if len(uses) > len(asked):
             self._count(uses)
         wanted = set(asked)
         for node in self.shared:
-            # Held by the list of what is shared, the numbers, the uses, and this loop.
+            # Held by the list of shared nodes, the numbers, the uses, and this loop.
             held = getrefcount(node) > uses[node] + USED_ONCE + 2
             if node in wanted or held:
                 self.outputs.append(node)
         self.row += [self.numbers[node] for node in self.outputs]
 
     def _count(self, uses: dict[Lazy, int]) -> None:
-        """Count how often the keys of ``uses`` are operands; what has several results is no output.
+        """Count uses of the keys of ``uses`` as operands; a node of several results is no output.
 
-        Apart from the caller, whose locals would count as references.
+        A separate function, as the caller's locals would count as references.
         """
         for node in self.numbers:
             for x in node.operands if node.held is None else ():
@@ -243,7 +244,7 @@ class _Pending:
                 uses[node.operands[0]] = MANY
 
     def structure(self) -> Structure:
-        """The structure that ``row`` tells of."""
+        """The structure encoded in ``row``."""
         numbers = self.numbers
         steps: list[Any] = [
             node.type
@@ -264,8 +265,8 @@ def _settle(node: Lazy, array: Array) -> None:
 
 @lru_cache(KEPT)
 def _kept(key: Key) -> PlacedProgram:
-    """The program of a structure: its own, or where there was one before that differs in places
-    alone, one for all such."""
+    """The program of a structure: its own, or a general one if an earlier structure differed only
+    in offsets."""
     structure = key.structure()
     general, places = without_places(structure)
     if not places:
@@ -280,20 +281,20 @@ def _kept(key: Key) -> PlacedProgram:
 
 @lru_cache(KEPT)
 def _first_of(general: Structure) -> list[Structure]:
-    """Room for the first structure that is ``general`` but for its places."""
+    """A slot for the first structure that equals ``general`` except for its offsets."""
     return []
 
 
 @lru_cache(KEPT)
 def _program(structure: Structure) -> Model:
-    """The compiled program of a structure; its inputs are the steps that are types, and the places
-    that it lacks."""
+    """The compiled program of a structure; its inputs are the steps that are types, and the
+    missing offsets."""
     graph = graph_of_structure(structure)
     return compile(graph, cache=None) if len(structure.steps) <= SMALL else compile(graph)
 
 
 def no_contents(name: str) -> TracingError:
-    """What is wrong with asking for a value that depends on the traced input ``name``."""
+    """The error of reading a value that depends on the traced input ``name``."""
     return TracingError(
         f"the value asked for depends on {name!r}, which has no contents while it is traced",
         callers_line(),

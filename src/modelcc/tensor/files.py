@@ -1,4 +1,4 @@
-"""Arrays by name in a file of the safetensors format, with texts beside them."""
+"""Named arrays in a safetensors file, with text metadata."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class TensorFileError(ModelError):
 
 
 def write_tensors(path: Path, arrays: Mapping[str, Array], texts: Mapping[str, str]) -> None:
-    """Write a file; ``OSError`` if that cannot be done.
+    """Write a file; ``OSError`` if that fails.
 
-    :class:`ModelError` without the package safetensors.  Several texts come in any order.
+    :class:`ModelError` without the package safetensors.  The order of texts is unspecified.
     """
     library = _library(f"{LIBRARY}.numpy")
     known = {type.numpy for type in TYPES.values()}
@@ -64,7 +64,7 @@ def write_tensors(path: Path, arrays: Mapping[str, Array], texts: Mapping[str, s
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
-    """Arrays by name, sorted and not to be written to, and texts of a file.
+    """Read-only arrays by name, sorted, and texts of a file.
 
     :class:`TensorFileError` if it is damaged, :class:`ModelError` without the package safetensors.
     """

@@ -22,8 +22,8 @@ def value_and_grad(
 
     ``function`` returns one float, with ``has_aux`` a pair of it and anything else.  The gradient
     is a tree like the argument, or a tuple of such if ``argnums`` is a sequence; it is 0 where the
-    value does not depend on a leaf, and None for leaves that are not floats.  What ``function``
-    does is ordinary Python: values may be looked at, and gradients of gradients taken.
+    value does not depend on a leaf, and None for leaves that are not floats.  ``function`` is
+    ordinary Python: values may be inspected, and gradients of gradients taken.
     """
     places = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
@@ -38,7 +38,7 @@ def value_and_grad(
         loss = result[0] if has_aux else result
         own = [leaf for leaves in wanted for leaf in leaves]
         slopes = _gradients(loss, own)
-        # A layer may have changed its buffers, which are parts of what it was given.
+        # A layer may have changed its buffers, which are parts of its arguments.
         _forget([result, *(given[place] for place in places)], slopes, own)
         found = iter(slopes)
         trees = [like(args[place], found) for place in places]
@@ -50,7 +50,8 @@ def value_and_grad(
 def grad(
     function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """A function of the gradient alone, as of :func:`value_and_grad`; with ``has_aux`` a pair."""
+    """A function that only returns the gradient of :func:`value_and_grad`; with ``has_aux`` a
+    pair."""
     both = value_and_grad(function, argnums, has_aux)
 
     def evaluated(*args: Any, **kwargs: Any) -> Any:
@@ -61,7 +62,7 @@ def grad(
 
 
 def recorded(leaf: Any, alias: Alias = OPEN) -> Tensor:
-    """``leaf`` as a tensor of which gradients can be taken: how others follow from it is kept."""
+    """``leaf`` as a tensor for taking gradients: operations on it are recorded."""
     tensor = leaf if isinstance(leaf, Tensor) else Tensor(leaf)
     phase = max(RECORDED, tensor.phase)
     return Tensor.made(alias, (tensor,), tensor.type, phase, tensor.held)

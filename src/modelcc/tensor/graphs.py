@@ -1,4 +1,4 @@
-"""What is pending, in order, and as a graph."""
+"""Pending nodes in topological order, and as a graph."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from modelcc.tensor.lazy import (
 
 
 def pending(wanted: Iterable[Kind]) -> list[Kind]:
-    """``wanted`` and what they are made of, operands first, down to what is computed."""
+    """``wanted`` and their operands, transitively, operands first, down to computed ones."""
     return operands_first(wanted, lambda node: node.held is None)
 
 
 def operands_first(wanted: Iterable[Kind], goes_on: Callable[[Kind], bool]) -> list[Kind]:
-    """``wanted`` and what they are made of, down to nodes at which it does not go on."""
+    """``wanted`` and their operands, transitively, down to nodes where ``goes_on`` is false."""
     order: list[Kind] = []
     done: set[int] = set()
     stack = list(wanted)[::-1]
@@ -49,7 +49,7 @@ def emitted(
 ) -> dict[int, str]:
     """The nodes of ``order`` appended to ``build``; names of values by identity.
 
-    ``inputs`` are inputs, called ``names``; what else holds an array is a constant.
+    ``inputs`` are inputs, called ``names``; other nodes with arrays are constants.
     """
     found: dict[int, str] = {}
     for node, name in zip(inputs, names, strict=True):
@@ -59,7 +59,7 @@ def emitted(
 
 
 def continued(order: Sequence[Lazy], found: dict[int, str], build: GraphBuilder) -> dict[int, str]:
-    """As :func:`emitted`, where the values ``found`` are there already."""
+    """As :func:`emitted`, where the values ``found`` exist already."""
     several: dict[int, tuple[str, ...]] = {}
     for node in order:
         if id(node) not in found:
@@ -86,7 +86,7 @@ def _emitted(
 
 
 def foreign(name: str) -> TracingError:
-    """What is wrong with a value of ``name``, an input of another function that was traced."""
+    """The error of a value of ``name``, an input of another traced function."""
     return TracingError(
         f"a value that depends on {name!r} is used outside of the function that it was traced in",
         callers_line(),
@@ -101,7 +101,7 @@ def graph_of(
     outputs: Sequence[Lazy],
     output_names: Sequence[str],
 ) -> Graph:
-    """The graph that computes ``outputs`` of ``inputs``, all under these names.
+    """The graph that computes ``outputs`` from ``inputs``, with these names.
 
     Other values that have arrays are its constants.
     """

@@ -1,4 +1,4 @@
-"""Parts of tensors, and tensors with other parts: subscripts as NumPy has them."""
+"""Subscripts of tensors, as in NumPy, and updates at subscripts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Kind = TypeVar("Kind", bound="TensorIndexing")
 
 
 class TensorIndexing(TensorReductions):
-    """What stands in brackets after a tensor."""
+    """Subscripts of a tensor."""
 
     __slots__ = ()
 
@@ -34,9 +34,9 @@ class TensorIndexing(TensorReductions):
         raise NotImplementedError
 
     def __getitem__(self, subscript: Any) -> Self:
-        """Numbers, slices, ``None``, ``...``, arrays of whole numbers, and masks of bools.
+        """Numbers, slices, ``None``, ``...``, integer arrays, and bool masks.
 
-        A mask is looked at, for it says how many elements there are.
+        A mask is evaluated, since it determines the number of elements.
         """
         if self.held is not None and self.phase == FREE and _is_basic(subscript):
             return self._view(subscript)
@@ -46,12 +46,12 @@ class TensorIndexing(TensorReductions):
         return places.read(cut) if places.picked else cut.reshape(_extents(parts, cut.type.shape))
 
     def _view(self, subscript: Any) -> Self:
-        """Of what is computed, without an operation, which each index would have of its own."""
+        """A view of a computed value, without an operation, which would differ for each index."""
         parts_of(subscript, self.type.shape, self.lifted)
         return self.of_array(np.asarray(self.contents()[subscript], order="C"))
 
     def cut(self, parts: Sequence[Part]) -> Self:
-        """The slices of ``parts``; axes keep their places, those that go have extent 1."""
+        """The slices of ``parts``; axes keep their order, dropped ones have extent 1."""
         cuts = list(_cuts(parts, self.type.shape))
         counts = tuple(c.count for c in cuts)
         steps = tuple(c.step for c in cuts)
@@ -61,7 +61,7 @@ class TensorIndexing(TensorReductions):
 
     @property
     def at(self) -> Updatable[Self]:
-        """Copies with other elements: ``x.at[0].set(1)``, ``x.at[i].add(y)``."""
+        """Modified copies: ``x.at[0].set(1)``, ``x.at[i].add(y)``."""
         return Updatable(self)
 
     def __iter__(self) -> Iterator[Self]:
@@ -76,7 +76,7 @@ class TensorIndexing(TensorReductions):
         return (self[i] for i in range(extent))
 
     def take(self, indices: Any, axis: int | None = None) -> Self:
-        """The elements at ``indices`` along ``axis``, of all elements in order without."""
+        """The elements at ``indices`` along ``axis``, or of the flattened tensor without."""
         source = self.ravel() if axis is None else self
         place = 0 if axis is None else axis % source.ndim
         index = indices if isinstance(indices, TensorIndexing) else np.asarray(indices)
@@ -88,7 +88,7 @@ def _is_basic(subscript: Any) -> bool:
 
 
 def _cuts(parts: Sequence[Part], shape: Sequence[Index]) -> Iterator[Cut]:
-    """What is taken along each axis; all where indices pick."""
+    """The slice of each axis; the whole axis for advanced indices."""
     extents = iter(shape)
     for part in parts:
         if not isinstance(part, New):
@@ -97,14 +97,14 @@ def _cuts(parts: Sequence[Part], shape: Sequence[Index]) -> Iterator[Cut]:
 
 
 def _extents(parts: Sequence[Part], cut: Sequence[Index]) -> tuple[Index, ...]:
-    """The shape after slices: new axes in, axes of numbers out."""
+    """The shape after slicing: with new axes, without axes of numbers."""
     extents = iter(cut)
     found = [(1 if isinstance(part, New) else next(extents), part) for part in parts]
     return tuple(e for e, part in found if not (isinstance(part, Cut) and part.gone))
 
 
 def unmasked(parts: Sequence[Part]) -> list[Part]:
-    """Masks as the indices of what they hold, for each of their axes."""
+    """Masks as the indices of their true elements, for each of their axes."""
     return [found for part in parts for found in _unmasked(part)]
 
 
@@ -124,10 +124,10 @@ def _unmasked(part: Part) -> Sequence[Part]:
 
 @dataclass(frozen=True)
 class AdvancedIndex(Generic[Kind]):
-    """Where indices pick: axes of a tensor, an index tensor for each, and where they go.
+    """Advanced indexing: axes of a tensor, an index tensor for each, and their result axes.
 
-    ``first`` is the place of the indices' own axes in the result; ``shape`` says what is made of
-    the other axes, by the extents of what was cut.
+    ``first`` is the position of the indices' own axes in the result; ``shape`` gives the other
+    axes, from the extents after slicing.
     """
 
     parts: tuple[Part, ...]
@@ -136,7 +136,7 @@ class AdvancedIndex(Generic[Kind]):
 
     @classmethod
     def of(cls, parts: Sequence[Part]) -> AdvancedIndex[Any]:
-        """Numbers count as indices where there are any; side by side their axes stay in place."""
+        """Numbers count as indices if there are others; adjacent index axes stay in place."""
         if not any(isinstance(p, Picked) for p in parts):
             return cls(tuple(parts), (), 0)
         advanced = [k for k, p in enumerate(parts) if isinstance(p, Picked) or _is_number(p)]
@@ -147,17 +147,17 @@ class AdvancedIndex(Generic[Kind]):
         return cls(tuple(parts), chosen, first)
 
     def order(self, rank: int) -> tuple[int, ...]:
-        """Axes of what was cut: those that are picked from, and the others."""
+        """Axes after slicing: indexed ones first, then the others."""
         return (*self.picked, *(a for a in range(rank) if a not in self.picked))
 
     def rest(self, shape: Sequence[Index]) -> tuple[Index, ...]:
-        """Extents that no index picks from, with the new ones."""
+        """Extents of axes without index, including new ones."""
         extents = iter(shape)
         found = [(1 if isinstance(p, New) else next(extents), p) for p in self.parts]
         return tuple(e for e, p in found if not (isinstance(p, Picked) or _is_number(p)))
 
     def indices(self, x: Kind) -> list[Kind]:
-        """The index tensors in their common shape; those of numbers are 0 after cutting."""
+        """The broadcast index tensors; those of numbers are 0 after slicing."""
         parts = [p for p in self.parts if isinstance(p, Picked) or _is_number(p)]
         zero = np.zeros((), np.int64)
         given: list[Any] = [p.indices if isinstance(p, Picked) else x.of_array(zero) for p in parts]
@@ -165,7 +165,7 @@ class AdvancedIndex(Generic[Kind]):
         return [i.cast(I64).broadcast_to(shape) for i in given]
 
     def read(self, x: Kind) -> Kind:
-        """The elements of ``x``, which has been cut."""
+        """The elements of the sliced ``x``."""
         indices = self.indices(x)
         wide = len(indices[0].type.shape)
         shape = self.rest(x.type.shape)
@@ -180,7 +180,7 @@ class AdvancedIndex(Generic[Kind]):
         return found.moveaxis(range(wide), range(self.first, self.first + wide))
 
     def write(self, x: Kind, values: Kind, how: Combination) -> Kind:
-        """``x`` with ``values`` put or combined into these places."""
+        """``x`` with ``values`` written or combined at these indices."""
         indices = self.indices(x)
         wide = len(indices[0].type.shape)
         shape = self.rest(x.type.shape)
@@ -200,14 +200,14 @@ def _is_number(part: Part) -> bool:
 
 
 def _rows(indices: Sequence[Kind]) -> Kind:
-    """Index tensors as one, whose last axis has an entry for each."""
+    """Index tensors as one, stacked along its last axis."""
     columns = [i.expand_dims(i.ndim) for i in indices]
     return columns[0].result(Concat(columns[0].ndim - 1), *columns)
 
 
 @dataclass(frozen=True)
 class Updatable(Generic[Kind]):
-    """Copies of a tensor with other elements, after the brackets."""
+    """Modified copies of a tensor, before a subscript."""
 
     tensor: Kind
 
@@ -217,7 +217,7 @@ class Updatable(Generic[Kind]):
 
 @dataclass(frozen=True)
 class Update(Generic[Kind]):
-    """Copies of ``tensor`` with other elements at ``subscript``; repeated indices count each."""
+    """Modified copies of ``tensor`` at ``subscript``; repeated indices accumulate."""
 
     tensor: Kind
     subscript: Any
@@ -227,7 +227,7 @@ class Update(Generic[Kind]):
         return self.tensor[self.subscript]
 
     def set(self, values: Any) -> Kind:
-        """With ``values``; of several for one element the last."""
+        """With ``values``; the last of several for one element wins."""
         return self._written(values, "none")
 
     def add(self, values: Any) -> Kind:
@@ -276,7 +276,7 @@ def _combined(old: Kind, new: Kind, how: Combination) -> Kind:
 
 
 def _put(x: Kind, made: Kind, cuts: Sequence[Cut]) -> Kind:
-    """``x`` with ``made`` in place of what was cut."""
+    """``x`` with ``made`` in place of the slice."""
     if made.type.shape == x.type.shape and all(c.step == 1 for c in cuts):
         return made
     starts = tuple(c.start for c in cuts)

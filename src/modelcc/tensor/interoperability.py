@@ -1,4 +1,4 @@
-"""Tensors among the arrays of others: NumPy's protocols, DLPack, pickles and copies."""
+"""Interoperability with other arrays: NumPy's protocols, DLPack, pickles and copies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from modelcc.tensor.indexing import TensorIndexing
 
 
 class ArrayProtocols:
-    """NumPy's protocols and values of Python, of what has contents."""
+    """NumPy's protocols and Python values, for classes with contents."""
 
     __slots__ = ()
     __array_priority__ = 1000.0
@@ -23,7 +23,7 @@ class ArrayProtocols:
         raise NotImplementedError
 
     def tolist(self) -> Any:
-        """Nested lists of numbers of Python."""
+        """Nested lists of Python numbers."""
         return self.contents().tolist()
 
     def __bool__(self) -> bool:
@@ -34,19 +34,19 @@ class ArrayProtocols:
         return np.array(array, dtype, copy=True if copy else None)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """A tensor where there is such a function of tensors, else an array of NumPy's."""
+        """A tensor if there is a tensor version of the function, else a NumPy array."""
         found = _function(ufunc) if method == "__call__" and not options else None
         if found is not None:
             return found(*inputs)
         outs = options.get("out", ())
         if any(isinstance(out, ArrayProtocols) for out in outs):
-            return NotImplemented  # nobody may write to a tensor
+            return NotImplemented  # tensors are immutable
         return getattr(ufunc, method)(*map(_arrays, inputs), **options)
 
     def __array_function__(
         self, function: Any, types: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
-        """A tensor where there is such a function of tensors, else an array of NumPy's."""
+        """A tensor if there is a tensor version of the function, else a NumPy array."""
         found = _function(function)
         if found is not None:
             return found(*args, **kwargs)
@@ -62,17 +62,17 @@ class ArrayProtocols:
         return self
 
     def copy(self) -> Self:
-        """Itself, which never changes."""
+        """Itself, as it is immutable."""
         return self
 
 
 class TensorInteroperability(ArrayProtocols, TensorIndexing):
-    """What others ask a tensor for."""
+    """Protocols of tensors."""
 
     __slots__ = ()
 
     def __dlpack__(self, **options: Any) -> Any:
-        """The memory itself to those who know that they must not write to it, others get a copy."""
+        """Shares memory with consumers that support read-only arrays, others get a copy."""
         array = self.contents()
         if (options.get("max_version") or (0, 0))[0] < 1:
             array = array.copy()
@@ -83,7 +83,7 @@ class TensorInteroperability(ArrayProtocols, TensorIndexing):
 
 
 def _function(function: Any) -> Callable[..., Any] | None:
-    """The function of tensors that is called like one of NumPy's."""
+    """The tensor function of the same name as a NumPy one."""
     module: str = getattr(function, "__module__", None) or "numpy"
     if module not in ("numpy", "numpy.linalg", "numpy.fft"):
         return None

@@ -1,4 +1,4 @@
-"""A value that was asked for: an op and its operands, and what came of it once it is computed."""
+"""A lazy value: an op and its operands, and its array once it is computed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from modelcc.ir.types import Array, DType, TensorType, dtype_of
 from modelcc.ops.arithmetic import Cast
 
 FREE, RECORDED, TRACED = range(3)
-"""Phases of a value: nobody needs how it came about; a gradient does; it has no contents."""
+"""Phases of a value: no history needed; recorded for a gradient; traced, without contents."""
 
 PACKAGE = str(Path(__file__).parent.parent)
 
 
 @dataclass(frozen=True)
 class Placeholder:
-    """What a value without contents stands for: an input called ``name``."""
+    """The maker of a value without contents: an input called ``name``."""
 
     name: str
     bounds: tuple[tuple[str, Range], ...] = ()
@@ -41,9 +41,9 @@ class Projection:
 
 @dataclass(frozen=True)
 class Alias:
-    """The operand itself, where a gradient begins: what follows from it is recorded.
+    """The operand itself, where a gradient begins: values computed from it are recorded.
 
-    It is ``open`` until the function whose gradient is taken has returned.
+    It is ``open`` until the function to differentiate has returned.
     """
 
     open: bool = True
@@ -51,13 +51,13 @@ class Alias:
 
 @dataclass(frozen=True)
 class Literal:
-    """A number in the program's text, always the same where it is written."""
+    """A literal in the program's text, constant at its location."""
 
 
 LITERAL = Literal()
 
 Maker = Op | Placeholder | Projection | Alias | Literal
-"""What a node is made by."""
+"""What makes a node."""
 
 
 class TracingError(ModelError):
@@ -67,9 +67,9 @@ class TracingError(ModelError):
 class Lazy:
     """A node of a graph under construction.
 
-    ``op`` and ``operands`` are what it is made by (None and nothing once it is computed and free);
-    ``held`` is its array, if it is computed.  A node of several results has no array: each of
-    these is a :class:`Projection` of it.
+    ``op`` and ``operands`` are its maker (None and empty once it is computed and free); ``held`` is
+    its array, if it is computed.  A node of several results has no array: each of these is a
+    :class:`Projection` of it.
     """
 
     __slots__ = ("__weakref__", "held", "op", "operands", "phase", "source", "type")
@@ -90,7 +90,7 @@ class Lazy:
         phase: int,
         held: Array | None = None,
     ) -> Self:
-        """A node, as it is."""
+        """A node with these fields."""
         node = object.__new__(cls)  # without the conversions of a subclass
         node.op = op
         node.operands = operands
@@ -102,7 +102,7 @@ class Lazy:
 
     @classmethod
     def of_array(cls, array: Array) -> Self:
-        """A node that holds ``array``, which nobody may change any more."""
+        """A node that holds ``array``, which must not change any more."""
         return cls.made(None, (), array_type(array.shape, array.dtype), FREE, array)
 
     @classmethod
@@ -113,18 +113,18 @@ class Lazy:
         return cls.made(Placeholder(name, bounds), (), type, TRACED)
 
     def results(self, op: Op, *operands: Lazy | None) -> tuple[Self, ...]:
-        """Results of ``op``; :class:`ModelError` with the caller's line if it does not suit."""
+        """Results of ``op``; :class:`ModelError` with the caller's line if operands do not fit."""
         return apply(type(self), op, operands)
 
     def of_elements(self, op: Op) -> Self:
-        """The result of an ``op`` of each element, which of floats are floats of the same type."""
+        """The result of an elementwise ``op``, which maps floats to floats of the same type."""
         mine, phase = self.type, self.phase
         if phase != TRACED and mine.dtype.kind == "float" and mine.dtype.bits > 8:
             return self.made(op, (self,), mine, phase)
         return self.unary(op)
 
     def unary(self, op: Op) -> Self:
-        """The result of an ``op`` that has one operand and one result."""
+        """The result of an ``op`` with one operand and one result."""
         if self.phase == TRACED:
             return self.result(op, self)
         try:
@@ -154,7 +154,7 @@ class Lazy:
 
 @lru_cache(65536)
 def unique(type: TensorType) -> TensorType:
-    """The one object of all equal types, so that ``is`` tells whether types are equal."""
+    """The unique object for equal types, so that ``is`` compares types."""
     return type
 
 
@@ -166,7 +166,7 @@ def array_type(shape: tuple[int, ...], dtype: np.dtype[Any]) -> TensorType:
 
 @lru_cache(65536)
 def _application(op: Op, types: tuple[TensorType | None, ...]) -> tuple[Op, tuple[TensorType, ...]]:
-    """The one object of all ops equal to ``op``, and the types of its results."""
+    """The unique object for ops equal to ``op``, and the types of its results."""
     return op, tuple(map(unique, infer_types(op, types)))
 
 
@@ -193,7 +193,7 @@ def apply(
 
 
 def parts(node: Kind) -> tuple[Kind, ...]:
-    """All results of a node, which is its only one itself."""
+    """All results of a node; itself if it is the only one."""
     types = tuple([None if x is None else x.type for x in node.operands])
     assert isinstance(node.op, Op)
     _, made = _application(node.op, types)

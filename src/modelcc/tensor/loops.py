@@ -1,4 +1,4 @@
-"""Loops that are compiled: a number of iterations, slices in and slices out."""
+"""Compiled loops: a trip count, slices in and slices out."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def scan(
 
     ``xs`` is a tree of tensors [length, …] or None, and so are the results stacked: ``y`` of
     iteration ``t`` is at ``t``.  With ``reverse`` the last ``x`` comes first.  The carry is a tree
-    whose form, shapes and types stay.  ``body`` is traced once, and may use tensors around it.
+    of fixed form, shapes and types.  ``body`` is traced once, and may capture tensors.
     """
     given = outcome(xs)
     trips = _trips(given, length)
@@ -78,7 +78,7 @@ def map(function: Callable[[Any], Any], xs: Any) -> Any:
 
 @dataclass(frozen=True)
 class _ReadSlices:
-    """What iterations read: slices of what is given; their index begins at ``start``."""
+    """Slices that iterations read; their index begins at ``start``."""
 
     given: Outcome
     slices: Sequence[Tensor]

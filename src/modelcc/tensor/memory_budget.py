@@ -1,7 +1,7 @@
-"""Graphs of training steps that fit into memory: what does not is computed again.
+"""Graphs of training steps within a memory budget, by recomputation.
 
-Which values are worth it a graph knows (:mod:`modelcc.train.rematerialisation`), how much memory is
-taken the planner: the fewest of them are computed again whose plan fits.
+:mod:`modelcc.train.rematerialisation` ranks the values to recompute, and the memory planner
+determines the memory: the fewest values are recomputed whose plan fits.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from modelcc.train.rematerialisation import Recomputation, ranked, recomputed
 
 @dataclass(frozen=True)
 class Fitted:
-    """A graph that needs no more than ``after`` bytes, where it needed ``before``."""
+    """A graph that needs at most ``after`` bytes, where it needed ``before``."""
 
     graph: Graph
     choices: tuple[Recomputation, ...]
@@ -46,7 +46,7 @@ class Fitted:
 
 
 def compiled_within(graph: Graph, memory: int | str, **options: Any) -> Model:
-    """``graph`` compiled as :func:`fitted` makes it; the model's report tells what that is."""
+    """``graph`` compiled after :func:`fitted`, which the model's report describes."""
     plan = fitted(graph, memory, **options)
     model = compile(plan.graph, **options)
     rows = tuple(map(_row, plan.choices))
@@ -60,10 +60,10 @@ def _row(choice: Recomputation) -> RecomputedRow:
 
 
 def fitted(graph: Graph, memory: int | str, **options: Any) -> Fitted:
-    """``graph`` with the fewest values computed again with which its arena takes ``memory``.
+    """``graph`` with the fewest recomputed values such that its arena fits ``memory``.
 
-    ``options`` are those of :func:`modelcc.compile`.  :class:`ModelError` says how little memory
-    would do if that is too little.
+    ``options`` are those of :func:`modelcc.compile`.  :class:`ModelError` gives the minimum of
+    memory if that is too little.
     """
     budget = memory if isinstance(memory, int) else bytes_of(memory, "memory=")
     asked = options_of(**options)
@@ -87,7 +87,7 @@ def fitted(graph: Graph, memory: int | str, **options: Any) -> Fitted:
 def _fewest(
     plain: Graph, choices: list[Recomputation], budget: int, asked: Options
 ) -> tuple[int, int]:
-    """How many of ``choices`` do, by bisection, and their peak; the least peak if none does."""
+    """How many of ``choices`` suffice, by bisection, and their peak; the least peak if none do."""
     known: dict[int, int] = {}
 
     def peak(count: int) -> int:
@@ -97,7 +97,7 @@ def _fewest(
         return known[count]
 
     low, high = 0, len(choices)
-    if peak(high) > budget:  # the last ones may not pay: their operands are kept for longer
+    if peak(high) > budget:  # the last ones may not pay: their operands live longer
         steps = sorted({len(choices) * part // 8 for part in range(1, 8)})
         high = min((*steps, high), key=peak)
     while peak(high) <= budget and high - low > 1:
@@ -114,7 +114,7 @@ def planned_peak(graph: Graph, options: Options) -> int:
 
 
 def _simplified(graph: Graph) -> Graph:
-    """What is computed twice only once, so that it shows what is kept."""
+    """Merges equal nodes and drops dead ones, so that the values kept are visible."""
     for step in (Decompose(), CommonSubexpressions(), DeadCode(), Canonicalise(),
                  CommonSubexpressions(), DeadCode()):  # fmt: skip
         graph = in_bodies(step)(graph)

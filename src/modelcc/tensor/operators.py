@@ -1,4 +1,4 @@
-"""Python's operators for tensors: broadcasting, and element types as NumPy has them."""
+"""Python's operators for tensors: broadcasting, and type promotion as in NumPy."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ ADD, SUB, MUL, DIV, NEG, ABS = Add(), Sub(), Mul(), Div(), Neg(), Abs()
 NUMBERS = (bool, int, float)
 
 OF_BOOLS: Mapping[Op, Op] = MappingProxyType({ADD: Or(), MUL: And()})
-"""Arithmetic of two bools, as NumPy has it."""
+"""Arithmetic of two bools, as in NumPy."""
 
 BITS: Mapping[Op, Op] = MappingProxyType(
     {And(): BitwiseAnd(), Or(): BitwiseOr(), Xor(): BitwiseXor(), Not(): BitwiseNot()}
 )
-"""Logic of bools, and that of integers."""
+"""Logical ops of bools, and bitwise ones of integers."""
 
 
 @lru_cache(4096)
@@ -67,12 +67,12 @@ def _scalar(number: Number, kind: type, dtype: str, negative: bool, node: type[L
 
 
 def is_number(value: object) -> bool:
-    """Whether ``value`` is a number of Python, not one of NumPy, which has a type of its own."""
+    """Whether ``value`` is a Python number, not a NumPy one, which has a type of its own."""
     return isinstance(value, NUMBERS) and not isinstance(value, np.generic)
 
 
 class TensorOperators(Lazy):
-    """What stands between tensors, numbers and arrays."""
+    """Operators between tensors, numbers and arrays."""
 
     __slots__ = ()
 
@@ -86,7 +86,7 @@ class TensorOperators(Lazy):
         raise NotImplementedError
 
     def lifted(self, other: Any) -> Self:
-        """``other`` as a tensor, a number of Python in the type that it has beside this one."""
+        """``other`` as a tensor, a Python number in its promoted type."""
         if isinstance(other, type(self)):
             return other
         if is_complex(other):
@@ -113,7 +113,7 @@ class TensorOperators(Lazy):
         return self.result(op, *(pair[::-1] if swapped else pair))
 
     def arithmetic(self, op: Op, other: Any, swapped: bool = False) -> Self:
-        """As :meth:`combined`, of numbers; the usual case without looking further."""
+        """As :meth:`combined`, of numbers, with a fast path for the usual case."""
         mine, kind = self.type, type(self)
         if type(other) is kind:
             b = other
@@ -168,7 +168,7 @@ class TensorOperators(Lazy):
         return a.arithmetic(DIV, b, swapped)
 
     def counted(self) -> Self:
-        """Bools as whole numbers of 8 bits, with which NumPy divides them."""
+        """Bools as 8-bit integers, in which NumPy divides them."""
         return self.cast(I8) if self.type.dtype == BOOL else self
 
     def __floordiv__(self, other: Any) -> Self:
@@ -178,7 +178,7 @@ class TensorOperators(Lazy):
         return self.floor_divided(*self.alike(other)[::-1])
 
     def floor_divided(self, a: Self, b: Self) -> Self:
-        """The quotient rounded down; integers by 0 give what the processor makes of it."""
+        """The quotient rounded down; integer division by 0 is machine-dependent."""
         a, b = a.counted(), b.counted()
         if a.type.dtype.is_float:
             return (a / b).result(Floor(), a / b)
@@ -247,7 +247,7 @@ class TensorOperators(Lazy):
         return self.result(Not() if self.type.dtype == BOOL else BitwiseNot(), self)
 
     def logical(self, op: Op, other: Any, swapped: bool = False) -> Self:
-        """Logic of bools, or of the bits of integers."""
+        """Logical op of bools, or bitwise op of integers."""
         a, b = self.alike(other)
         pair = (b, a) if swapped else (a, b)
         return a.result(op if a.type.dtype == BOOL else BITS[op], *pair)

@@ -1,4 +1,4 @@
-"""Element types of mixed operands, as NumPy 2 has them (NEP 50): numbers of Python are weak."""
+"""Type promotion of mixed operands, as in NumPy 2 (NEP 50): Python numbers are weak."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.types import BOOL, DTYPES, F64, I64, DType, dtype_of
 
 Number = bool | int | float
-"""A number of Python, which takes the type of what it meets."""
+"""A Python number, which takes the type of the other operand."""
 
 
 @lru_cache(4096)

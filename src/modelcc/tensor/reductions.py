@@ -1,4 +1,4 @@
-"""Reductions over axes, running totals, and the places of extremes and orders."""
+"""Reductions over axes, cumulative sums, and indices of extremes and sorted order."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from modelcc.tensor.shapes import TensorShapes
 
 
 def total_type(dtype: DType) -> DType:
-    """The type of a sum, as NumPy has it: whole numbers are added with 64 bits."""
+    """The type of a sum, as in NumPy: integers are added in 64 bits."""
     if dtype.kind == "uint":
         return U64
     return I64 if dtype == BOOL or dtype.is_integer else dtype
 
 
 class TensorReductions(TensorShapes):
-    """Over an axis, several, or all; with ``keepdims`` these remain with extent 1."""
+    """Reductions over an axis, several, or all; with ``keepdims`` these stay with extent 1."""
 
     __slots__ = ()
 
@@ -45,11 +45,11 @@ class TensorReductions(TensorShapes):
         return self.result(kind(axes, keepdims), self) if axes else self
 
     def sum(self, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Self:
-        """The sum, of whole numbers with 64 bits."""
+        """The sum, of integers in 64 bits."""
         return self._total(ReduceSum, axis, dtype, keepdims)
 
     def prod(self, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Self:
-        """The product, of whole numbers with 64 bits."""
+        """The product, of integers in 64 bits."""
         return self._total(ReduceProd, axis, dtype, keepdims)
 
     def _total(self, kind: type[Reduction], axis: Axes, dtype: Any, keepdims: bool) -> Self:
@@ -57,7 +57,7 @@ class TensorReductions(TensorShapes):
         return self.cast(wide).reduced(kind, axis, keepdims)
 
     def mean(self, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Self:
-        """The mean, of whole numbers as f64."""
+        """The mean, of integers as f64."""
         own = self.type.dtype if self.type.dtype.is_float else F64
         wide = own if dtype is None else named_type(dtype)
         return self.cast(wide).reduced(ReduceMean, axis, keepdims)
@@ -65,7 +65,7 @@ class TensorReductions(TensorShapes):
     def var(
         self, axis: Axes = None, dtype: Any = None, ddof: int = 0, keepdims: bool = False
     ) -> Self:
-        """The mean square of the distance from the mean; of n elements ``n - ddof`` are counted."""
+        """The variance, with divisor ``n - ddof`` for n elements."""
         x = self.cast(named_type(dtype)) if dtype is not None else self
         x = x if x.type.dtype.is_float else x.cast(F64)
         distance = x - x.mean(axis, keepdims=True)
@@ -114,11 +114,11 @@ class TensorReductions(TensorShapes):
         return self.floats().reduced(ReduceLogSumExp, axis, keepdims)
 
     def argmax(self, axis: int | None = None, keepdims: bool = False) -> Self:
-        """The place of the first greatest element, of all of them in order without ``axis``."""
+        """The index of the first greatest element, in the flattened tensor without ``axis``."""
         return self._place(ArgMax, axis, keepdims)
 
     def argmin(self, axis: int | None = None, keepdims: bool = False) -> Self:
-        """The place of the first least element, of all of them in order without ``axis``."""
+        """The index of the first least element, in the flattened tensor without ``axis``."""
         return self._place(ArgMin, axis, keepdims)
 
     def _place(self, kind: type[ArgMax] | type[ArgMin], axis: int | None, keepdims: bool) -> Self:
@@ -129,11 +129,11 @@ class TensorReductions(TensorShapes):
         return x.result(kind(axis_of(axis, self.ndim), keepdims), x)
 
     def cumsum(self, axis: int | None = None, dtype: Any = None) -> Self:
-        """Running sums along ``axis``, of all elements in order without."""
+        """Cumulative sums along ``axis``, of the flattened tensor without."""
         return self._running(CumSum, axis, dtype)
 
     def cumprod(self, axis: int | None = None, dtype: Any = None) -> Self:
-        """Running products along ``axis``, of all elements in order without."""
+        """Cumulative products along ``axis``, of the flattened tensor without."""
         return self._running(CumProd, axis, dtype)
 
     def _running(self, kind: type[CumSum] | type[CumProd], axis: int | None, dtype: Any) -> Self:
@@ -142,17 +142,17 @@ class TensorReductions(TensorShapes):
         return x.result(kind(axis_of(axis or 0, x.ndim)), x)
 
     def top_k(self, k: Index, axis: int = -1, largest: bool = True) -> tuple[Self, Self]:
-        """The ``k`` largest or smallest elements along ``axis``, best first, and their places."""
+        """The ``k`` largest or smallest elements along ``axis``, best first, and their indices."""
         x = self.cast(U8) if self.type.dtype == BOOL else self
         values, places = x.results(TopK(k, axis_of(axis, self.ndim), largest), x)
         return values.cast(self.type.dtype), places
 
     def sort(self, axis: int | None = -1) -> Self:
-        """Ascending along ``axis``, None for all elements on one; NaN last."""
+        """Sorted ascending along ``axis``, None for the flattened tensor; NaN last."""
         return self._ordered(axis)[0]
 
     def argsort(self, axis: int | None = -1) -> Self:
-        """Places in ascending order along ``axis``; equal elements keep theirs."""
+        """Indices of the ascending order along ``axis``; the sort is stable."""
         return self._ordered(axis)[1]
 
     def _ordered(self, axis: int | None) -> tuple[Self, Self]:

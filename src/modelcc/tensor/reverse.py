@@ -1,4 +1,4 @@
-"""Gradients of tensors by tensors: the nodes between them, backwards."""
+"""Reverse-mode differentiation of recorded tensors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def gradients(
 def _recorded(
     results: Sequence[Kind], build: TensorBuilder[Kind]
 ) -> tuple[list[Node], dict[int, str]]:
-    """Nodes that lead to ``results``, operands first, and names of all values by identity."""
+    """Nodes on which ``results`` depend, operands first, and names of all values by identity."""
     names: dict[int, str] = {}
     nodes: list[Node] = []
     made: dict[tuple[int, int], str] = {}
@@ -66,18 +66,18 @@ def _recorded(
 
 
 def _history(results: Sequence[Kind]) -> list[Kind]:
-    """``results`` and what they are made of, operands first, computed or not."""
+    """``results`` and their operands, transitively, operands first, computed or not."""
     return operands_first(results, lambda node: node.phase != FREE)
 
 
 def is_recorded(results: Sequence[Lazy]) -> bool:
-    """Whether a gradient that is being taken needs what leads to ``results``."""
+    """Whether a gradient in progress needs the history of ``results``."""
     history = _history(results)
     return any(isinstance(n.op, Alias) and n.op.open and n.phase != FREE for n in history)
 
 
 def release(results: Sequence[Lazy], own: Sequence[Lazy]) -> None:
-    """Forget how ``results`` follow from the aliases ``own``, unless they follow from others."""
+    """Drops the history of ``results`` from the aliases ``own``, unless others need it."""
     for node in own:
         node.op = CLOSED
     if is_recorded(results):
@@ -90,7 +90,7 @@ def release(results: Sequence[Lazy], own: Sequence[Lazy]) -> None:
 
 
 def alone(node: Kind) -> Kind:
-    """The value of ``node`` without what is recorded of it."""
+    """The value of ``node`` without its history."""
     if node.phase != RECORDED:
         return node
     if node.held is not None:

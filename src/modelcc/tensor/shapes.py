@@ -1,4 +1,4 @@
-"""Tensors of the same elements: other shapes, other orders of axes, repeated, cut, joined."""
+"""Data movement: reshaping, permuting, repeating, slicing, concatenating."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from modelcc.tensor.lazy import FREE, callers_line
 
 
 class TensorShapes(TensorElementwise):
-    """What moves elements and computes none."""
+    """Operations that move elements and compute none."""
 
     __slots__ = ()
 
@@ -77,7 +77,7 @@ class TensorShapes(TensorElementwise):
         return self.transpose(order)
 
     def moveaxis(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Self:
-        """With the axes ``source`` at the places ``destination``, the others in order."""
+        """With the axes ``source`` moved to ``destination``, the others in order."""
         old, new = axes_of(source, self.ndim), axes_of(destination, self.ndim)
         if len(old) != len(new):
             raise ModelError(f"{len(old)} axes do not go to {len(new)} places", callers_line())
@@ -98,26 +98,26 @@ class TensorShapes(TensorElementwise):
         return self.reshape(tuple(e for a, e in enumerate(shape) if a not in gone))
 
     def expand_dims(self, axis: int | Sequence[int]) -> Self:
-        """With new axes of extent 1 at the places ``axis`` of the result."""
+        """With new axes of extent 1 at positions ``axis`` of the result."""
         count = 1 if hasattr(axis, "__index__") else len(axis)  # pyright: ignore
         new = axes_of(axis, self.ndim + count)
         old = iter(self.type.shape)
         return self.reshape(tuple(1 if a in new else next(old) for a in range(self.ndim + count)))
 
     def broadcast_to(self, shape: Index | Sequence[Index]) -> Self:
-        """Stretched to ``shape`` as in arithmetic."""
+        """Broadcast to ``shape``."""
         wanted = extents_of(shape)
         return self if wanted == self.type.shape else self.result(Expand(wanted), self)
 
     def tile(self, *reps: Any) -> Self:
-        """The whole repeated so many times along each of the last axes."""
+        """The whole repeated ``reps`` times along each of the last axes."""
         counts = list(extents_of(reps[0] if len(reps) == 1 else reps))
         rank = max(len(counts), self.ndim)
         wide = self.reshape((*(1,) * (rank - self.ndim), *self.type.shape))
         return wide.result(Tile((*(1,) * (rank - len(counts)), *counts)), wide)
 
     def repeat(self, repeats: Any, axis: int | None = None) -> Self:
-        """Each element so many times in a row, along ``axis`` or of all elements in order."""
+        """Each element repeated ``repeats`` times, along ``axis`` or of the flattened tensor."""
         if axis is None:
             return self.ravel().repeat(repeats, 0)
         a, shape = axis_of(axis, self.ndim), self.type.shape
@@ -161,23 +161,23 @@ class TensorShapes(TensorElementwise):
                 for low, high in pairwise(cuts)]  # fmt: skip
 
     def concatenated(self, others: Sequence[Any], axis: int = 0) -> Self:
-        """This and ``others`` one after another along ``axis``, in their common type."""
+        """This and ``others`` concatenated along ``axis``, in their common type."""
         first, *rest = self.all_alike(others)
         return first.joined(rest, axis_of(axis, self.ndim))
 
     def joined(self, others: Sequence[Self], axis: int) -> Self:
-        """This and ``others`` of the same type along ``axis``."""
+        """This and ``others`` of the same type concatenated along ``axis``."""
         return self.result(Concat(axis), self, *others)
 
     def all_alike(self, others: Sequence[Any]) -> list[Self]:
-        """This and ``others`` in the type that holds the values of all."""
+        """This and ``others`` in their common type."""
         parts = [self, *map(self.lifted, others)]
         for part in parts[1:]:
             parts[0], _ = parts[0].alike(part)
         return [part.alike(parts[0])[0] for part in parts]
 
     def pad(self, pad_width: Any, mode: Mode = "constant", constant_values: Any = 0) -> Self:
-        """With so many more elements: a number, a pair, or a pair for each axis."""
+        """Padded with these numbers of elements: a number, a pair, or a pair for each axis."""
         pairs = [_pair(p) for p in _by_axis(pad_width, self.ndim)]
         before, after = (tuple(p[k] for p in pairs) for k in (0, 1))
         value = constant_values if mode == "constant" else 0
@@ -192,7 +192,7 @@ class TensorShapes(TensorElementwise):
         return self.result(Slice(starts, shape, steps), self) if axes else self
 
     def roll(self, shift: int | Sequence[int], axis: Axes = None) -> Self:
-        """Moved by ``shift`` along ``axis``; what leaves at one end comes in at the other."""
+        """Rotated by ``shift`` along ``axis``, cyclically."""
         if axis is None:
             return self.ravel().roll(shift, 0).reshape(self.type.shape)
         axes: list[int] = [axis] if isinstance(axis, int) else list(axis)

@@ -1,4 +1,4 @@
-"""The type of an input that is declared, and not told by an example."""
+"""The declared type of an input, given without an example."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Input:
 
     @property
     def type(self) -> TensorType:
-        """As a graph has it."""
+        """The type for a graph."""
         extents: tuple[Index, ...] = tuple(Sym(e) if isinstance(e, str) else e for e in self.shape)
         return unique(TensorType(extents, named_type(self.dtype)))
 

@@ -1,4 +1,4 @@
-"""Structures of pending operations, as graphs: with the places of slices, or for any places."""
+"""Structures of pending operations, as graphs: with the offsets of slices, or for any offsets."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from modelcc.ops.slicing import ReplaceSlice, Slice, Unslice
 from modelcc.tensor.lazy import Alias, Projection
 
 Part = Slice | Unslice | ReplaceSlice
-"""What begins somewhere along each axis."""
+"""Ops with an offset along each axis."""
 
 ABSENT = -1
-"""The number of an operand that is not there."""
+"""The number of an absent operand."""
 
 
 @dataclass(frozen=True)
 class Structure:
-    """Nodes by number: a step is a type where there is an array, else an op and numbers.
+    """Nodes by number: a step is a type if it has an array, else an op and numbers.
 
-    ``outputs`` are the numbers of what is to be computed.  Where slices have no ``starts``, a last
-    input has these: so many ``places`` in all.
+    ``outputs`` are the numbers of the nodes to compute.  If slices have no ``starts``, these are a
+    last input, of ``places`` elements.
     """
 
     steps: tuple[Any, ...]
@@ -36,9 +36,9 @@ class Structure:
 
 
 def without_places(structure: Structure) -> tuple[Structure, list[int]]:
-    """``structure`` for slices at any places, and the places that it has; none if it has no slices.
+    """``structure`` for slices at any offsets, and its own offsets; none if it has no slices.
 
-    Slices with steps stay as they are.
+    Slices with steps are unchanged.
     """
     places: list[int] = []
     steps: list[Any] = []
@@ -51,7 +51,7 @@ def without_places(structure: Structure) -> tuple[Structure, list[int]]:
 
 
 def _starts(op: object) -> Sequence[int]:
-    """Where a part without steps begins along each axis, if these are numbers."""
+    """Offsets of a slice without steps along each axis, if these are numbers."""
     if not isinstance(op, Part):
         return ()
     steps = () if isinstance(op, ReplaceSlice) else op.steps
@@ -60,7 +60,7 @@ def _starts(op: object) -> Sequence[int]:
 
 
 def graph_of_structure(structure: Structure) -> Graph:
-    """The graph of a structure; its inputs are the steps that are types, then the places."""
+    """The graph of a structure; its inputs are the steps that are types, then the offsets."""
     build = GraphBuilder("tensors")
     steps = structure.steps
     inputs = {n: build.input(f"x{n}", t) for n, t in enumerate(steps) if isinstance(t, TensorType)}
@@ -89,7 +89,7 @@ def graph_of_structure(structure: Structure) -> Graph:
 def _placed(
     build: GraphBuilder, op: Part, first: str, last: str, names: Sequence[str]
 ) -> tuple[Part, Sequence[str]]:
-    """``op`` at places that are read, whose ``names`` are the first ones; and the other names."""
+    """``op`` at offsets that are read, the first of ``names``; and the remaining names."""
     if op.starts:
         return op, names
     whole = op.shape if isinstance(op, Unslice) else build.type_of(first).shape

@@ -1,4 +1,4 @@
-"""What stands in brackets, as NumPy reads it: each axis with its number, slice or indices."""
+"""Parsing of subscripts, as in NumPy: each axis with its number, slice or indices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SubscriptError(ModelError, IndexError):
 
 @dataclass(frozen=True)
 class Cut:
-    """Elements of an axis: ``count`` from ``start`` on, every ``step``-th; one that is gone."""
+    """Elements of an axis: ``count`` from ``start`` on, with stride ``step``; possibly dropped."""
 
     start: Index
     count: Index
@@ -32,7 +32,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class New:
-    """An axis that is added."""
+    """A new axis."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class Picked:
 
 
 Part = Cut | New | Picked
-"""What is said of an axis."""
+"""The part of a subscript for an axis."""
 
 
 def parts_of(subscript: Any, shape: Sequence[Index], lift: Any) -> list[Part]:
     """A part for each axis of ``shape`` and each new one, in order; ``lift`` makes tensors.
 
-    :class:`SubscriptError` for what is out of range or no index.
+    :class:`SubscriptError` for parts that are out of range or not an index.
     """
     items: list[Any] = [_item(item, lift) for item in items_of(subscript)]
     taken = sum(_axes_taken(item) for item in items)
@@ -69,12 +69,12 @@ def parts_of(subscript: Any, shape: Sequence[Index], lift: Any) -> list[Part]:
 
 
 def items_of(subscript: Any) -> tuple[Any, ...]:
-    """What stands in brackets, one by one."""
+    """The items of a subscript."""
     return cast("tuple[Any, ...]", subscript) if isinstance(subscript, tuple) else (subscript,)
 
 
 def _item(item: Any, lift: Any) -> Any:
-    """Lists, arrays and bools become tensors, what counts as a whole number one."""
+    """Lists, arrays and bools become tensors, integer-like values numbers."""
     if item is None or isinstance(item, slice | EllipsisType | Expr):
         return cast("Any", item)
     if isinstance(item, bool | np.bool_):
@@ -111,7 +111,7 @@ def _part(item: Any, extent: Index, axis: int, shape: Sequence[Index]) -> Part:
 
 
 def _place(item: Index, extent: Index, axis: int, shape: Sequence[Index]) -> Index:
-    """A number from the front."""
+    """The index counted from the front."""
     if isinstance(item, int) and isinstance(extent, int) and not -extent <= item < extent:
         given = ", ".join(map(str, shape))
         raise _wrong(f"index {item} for axis {axis} of extent {extent}",

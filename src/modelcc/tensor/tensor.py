@@ -1,4 +1,4 @@
-"""Tensors: arrays whose operations are compiled, all that is pending at once."""
+"""Tensors: arrays with lazy operations, of which all pending ones are compiled together."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from modelcc.tensor.promotion import named_type, promoted
 
 
 class Tensor(TensorInteroperability):
-    """An immutable array, whose value is computed when somebody looks at it.
+    """An immutable array, whose value is computed on demand.
 
     >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> y = (x @ x + 1).sum(axis=0)
     >>> y
     Tensor([18., 24.], dtype=float32)
 
-    Operations are recorded, and compiled together when a value is wanted: by ``print``,
-    :meth:`numpy`, ``float``, ``if``, iteration.  What was compiled serves all operations of the
-    same structure, shapes and types.  Shapes, broadcasting and types are NumPy's; numbers and
-    lists of Python become f32, i64 and bool.
+    Operations are recorded, and compiled together when a value is needed: by ``print``,
+    :meth:`numpy`, ``float``, ``if``, iteration.  Compiled programs are reused for all operations of
+    the same structure, shapes and types.  Shapes, broadcasting and types are NumPy's; Python
+    numbers and lists become f32, i64 and bool.
     """
 
     __slots__ = ()
@@ -48,7 +48,7 @@ class Tensor(TensorInteroperability):
         return cls.of_array(array)
 
     def numpy(self) -> Array:
-        """The value, which cannot be written to; computed if it is pending."""
+        """The value, read-only; computed if it is pending."""
         if self.held is None:
             evaluate((self,))
         assert self.held is not None
@@ -63,7 +63,7 @@ class Tensor(TensorInteroperability):
         return self.type.dtype
 
     def astype(self, dtype: Any) -> Self:
-        """The same values as ``dtype``: a name, a type of NumPy or of modelcc."""
+        """The same values as ``dtype``: a name, a NumPy or modelcc type."""
         wanted = named_type(dtype)
         return self.as_complex(wanted) if wanted.kind == "complex" else self.cast(wanted)
 
@@ -89,7 +89,7 @@ class Tensor(TensorInteroperability):
     conjugate = conj
 
     def item(self) -> Any:
-        """The only element, as a number of Python."""
+        """The only element, as a Python number."""
         return self.numpy().item()
 
     def __int__(self) -> int:
@@ -130,7 +130,7 @@ def _copied(value: Any, dtype: DType | None) -> Array:
         elif array.dtype == np.complex128:
             array = array.astype(np.complex64)
     elif hasattr(value, "__array__") or not hasattr(value, "__dlpack__"):
-        # Not np.array alone: not every __array__ knows of copies.
+        # Not np.array alone: not every __array__ supports copy.
         array = np.array(np.asarray(value), None if dtype is None else dtype.numpy, order="C")
     else:
         array = np.array(np.from_dlpack(value), None if dtype is None else dtype.numpy, order="C")

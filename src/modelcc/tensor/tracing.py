@@ -29,8 +29,8 @@ class TracedFunction:
 def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
     """The graph of ``function`` of arguments like these: trees of tensors, arrays, ``Input``.
 
-    Inputs are called as the parameters of the function (``params.weight`` in a tree), outputs
-    ``output`` or as their places in the result.  Values of other kinds are passed on as they are.
+    Inputs are named after the function's parameters (``params.weight`` in a tree), outputs
+    ``output`` or by their paths in the result.  Values of other kinds are passed unchanged.
     :class:`~modelcc.tensor.lazy.TracingError` where Python asks for the contents of a tensor.
     """
     return traced(function, args, kwargs).graph
@@ -40,7 +40,7 @@ def traced(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> TracedFunction:
     """As :func:`trace`, with what ``function`` returned."""
-    if isinstance(function, TreeBranch):  # what it changes of itself shall not be left in it
+    if isinstance(function, TreeBranch):  # its own tensors must not keep traced values
         function = like(function, iter(flatten(function)[0]))
     graph = Graph(getattr(function, "__name__", "main"))
     names = _parameters(function, len(args))
@@ -62,7 +62,7 @@ def _parameters(function: Callable[..., Any], count: int) -> list[str]:
 
 
 def _inputs(graph: Graph, name: str, tree: Any) -> Any:
-    """``tree`` with inputs of ``graph`` in the places of its leaves."""
+    """``tree`` with inputs of ``graph`` in place of its leaves."""
     made: list[Tensor] = []
     for place, leaf in paths(tree, name):
         if isinstance(leaf, Input):
@@ -102,10 +102,10 @@ def _plain(value: Any) -> Any:
 
 @dataclass
 class CompiledFunction:
-    """A function that is compiled for each structure, shapes and types of arguments it meets.
+    """A function that is compiled for each structure, shapes and types of its arguments.
 
     ``static`` are parameters whose values are fixed, ``shapes`` extents of others, or of their
-    parts, of which some have names.  ``models`` are what was compiled so far.
+    parts, some of which are named.  ``models`` are the compiled models so far.
     """
 
     function: Callable[..., Any]
@@ -118,7 +118,7 @@ class CompiledFunction:
         update_wrapper(self, self.function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the function returns; inside of another traced function, traced with it."""
+        """The function's result; inside of another traced function, it is traced with that."""
         names = _parameters(self.function, len(args)) if self.static or self.shapes else ()
         if self.static:
             args = tuple(map(self._fixed, names, args))
@@ -150,7 +150,7 @@ class CompiledFunction:
         names: Sequence[str],
         tensors: Sequence[Tensor],
     ) -> list[Input]:
-        """Types of the inputs; :class:`ModelError` for a tensor that its shape does not fit."""
+        """Types of the inputs; :class:`ModelError` for a tensor that does not fit its shape."""
         trees = (*zip(names, args, strict=True), *kwargs.items())
         places = [place for name, tree in trees for place, _ in paths(tree, name)]
         unknown = [p for p in self.shapes if p not in places]
@@ -175,20 +175,20 @@ class CompiledFunction:
 
 @dataclass
 class CompiledBranch:
-    """A module that is compiled as it is called; ``branch`` is the module itself."""
+    """A module that is compiled when called; ``branch`` is the module itself."""
 
     branch: ChangingBranch
     function: CompiledFunction
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module returns; tensors that it replaces are replaced in it."""
+        """The module's result; tensors that the call replaces are replaced in it."""
         result, changed = self.function(self.branch, *args, **kwargs)
         self.branch.replace_tensors(changed)
         return result
 
 
 def _as_function(branch: ChangingBranch) -> Callable[..., Any]:
-    """What a branch returns, and tensors that are others afterwards by their paths."""
+    """A function that returns a branch's result, and tensors that it replaced, by path."""
 
     def called(own: Any, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         before = {place: id(leaf) for place, leaf in paths(own)}
@@ -210,12 +210,12 @@ def jit(
 ) -> Any:
     """``function`` traced and compiled when it is called: a decorator.
 
-    Arguments are trees of tensors, arrays and numbers; flags, texts and None are fixed, and other
-    ones are traced anew.  So are parameters that are ``static``, whatever they are: Python may ask
-    for their values.  ``shapes`` gives extents of parameters, some by name: what is compiled then
+    Arguments are trees of tensors, arrays and numbers; flags, strings and None are fixed, and other
+    values are traced anew.  So are parameters that are ``static``, whatever they are: Python may
+    use their values.  ``shapes`` gives extents of parameters, some by name: the compiled code
     serves all sizes of these (``{"x": ("batch", 784)}``; ``"params.weight"`` is a part of a tree).
     ``options`` are those of :meth:`~modelcc.tensor.declared.Graph.compile`.  A module is compiled
-    as a function of its tensors, too, and keeps what it changes of itself.
+    as a function of its tensors, too, and keeps its own updates.
     """
     if function is None:
         return partial(jit, static=static, shapes=shapes, **options)

@@ -1,4 +1,4 @@
-"""Derivatives of functions beyond the gradient of one float: vjp, jvp, Jacobians, Hessians."""
+"""Derivatives beyond the gradient of one float: vjp, jvp, Jacobians, Hessians."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> t
     """The result of ``function(*primals)``, and a function from its cotangent to those of primals.
 
     A cotangent is a tree like the result, those of primals are a tuple; None stands for leaves that
-    are no floats.  With ``has_aux`` the function returns a pair, whose second part comes last.
-    What the function computed is kept as long as the second result is, which may be called often.
+    are not floats.  With ``has_aux`` the function returns a pair, whose second part comes last.
+    Intermediate values are kept as long as the second result, which may be called repeatedly.
     """
     run = _run(function, primals, has_aux)
 
@@ -43,10 +43,10 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> t
 def jvp(
     function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
 ) -> tuple[Any, Any]:
-    """The result of ``function(*primals)``, and how it moves if primals move by ``tangents``.
+    """The result of ``function(*primals)``, and its derivative in the direction of ``tangents``.
 
-    The gradient of a gradient by its cotangent, of which it is a linear function, is the derivative
-    forwards (Townsend, "A new trick for calculating Jacobian vector products", 2017).
+    The vjp is linear in its cotangent, so the gradient of that by the cotangent is the forward
+    derivative (Townsend, "A new trick for calculating Jacobian vector products", 2017).
     """
     run = _run(function, tuple(primals), False)
     floats = [r for r in run.result.results if r.dtype.is_float]
@@ -72,8 +72,8 @@ def jacobian(function: Callable[..., Any], argnum: int = 0) -> Callable[..., Any
     """A function of the derivatives of all results by all elements of argument ``argnum``.
 
     For each leaf of the result there is a tree like the argument, of tensors whose shape is that
-    of the result's leaf and then that of the argument's.  Rows are computed in a loop, backwards;
-    extents must be numbers.
+    of the result's leaf followed by that of the argument's.  Rows are computed in a loop, in
+    reverse mode; extents must be numbers.
     """
 
     def evaluated(*args: Any, **kwargs: Any) -> Any:
@@ -88,22 +88,22 @@ def jacobian(function: Callable[..., Any], argnum: int = 0) -> Callable[..., Any
 
 
 def hessian(function: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
-    """A function of all second derivatives of a float by argument ``argnum``: of each leaf's
+    """A function of all second derivatives of a float by argument ``argnum``: for each leaf's
     gradient a tree like the argument."""
     return jacobian(grad(function, argnum), argnum)
 
 
 @dataclass(frozen=True)
 class _ForwardRun:
-    """What a function returned of the aliases ``own`` of its arguments' leaves."""
+    """What a function returned for the aliases ``own`` of its arguments' leaves."""
 
     result: Outcome
     aux: Outcome
     own: Sequence[Tensor]
 
     def gradients(self, dys: Sequence[Tensor | None], zeros: bool = True) -> list[Tensor | None]:
-        """Of the arguments; None for those that are no floats, without ``zeros`` also for those
-        that the result does not depend on."""
+        """Gradients of the arguments; None for those that are not floats, without ``zeros`` also
+        for those on which the result does not depend."""
         if any(x.phase == FREE for x in self.own):
             raise ModelError(
                 "a function of vjp was made while a gradient was taken, and called after that",
@@ -121,14 +121,14 @@ class _ForwardRun:
 
 
 def _detached(tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """``tensors`` without their history, unless somebody else records it."""
+    """``tensors`` without their history, unless others record it."""
     if is_recorded([t for t in tensors if t is not None]):
         return list(tensors)
     return [None if t is None else alone(t) for t in tensors]
 
 
 def _rows(run: _ForwardRun, number: int) -> list[Tensor | None]:
-    """Derivatives of all elements of one result, backwards one by one in a loop."""
+    """Derivatives of all elements of one result, in reverse mode one by one in a loop."""
     leaf = run.result.results[number]
     if not leaf.dtype.is_float or not leaf.type.is_static:
         raise ModelError(f"a Jacobian is of floats of known shapes, not of {leaf.type}",
@@ -168,7 +168,7 @@ def _run(function: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) 
 
 
 def _cotangents(result: Outcome, given: Any) -> list[Tensor | None]:
-    """``given`` as tensors of the types of ``result``; None for what is no float."""
+    """``given`` as tensors of the types of ``result``; None for values that are not floats."""
     leaves, form = flatten(given)
     if len(leaves) == len(result.results) and form == result.form:
         pairs = list(zip(leaves, result.results, strict=True))
@@ -183,5 +183,5 @@ def _cotangents(result: Outcome, given: Any) -> list[Tensor | None]:
 
 
 def _alike(leaf: Any, like: Tensor) -> Tensor:
-    """A tensor; numbers and arrays take the type that is wanted."""
+    """A tensor; numbers and arrays are converted to the required type."""
     return leaf if isinstance(leaf, Tensor) else Tensor(leaf, like.dtype)

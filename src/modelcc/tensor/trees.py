@@ -1,4 +1,4 @@
-"""Trees of tensors: nested tuples, lists, dicts and objects that say what they are made of."""
+"""Trees of tensors: nested tuples, lists, dicts and objects that declare their parts."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ class TreeBranch(Protocol):
     """An object with parts that are trees, such as a layer with its parameters."""
 
     def tree_parts(self) -> dict[str, Any]:
-        """Its parts by name, always in one order."""
+        """Its parts by name, in a fixed order."""
         ...
 
     def with_tree_parts(self, parts: Mapping[str, Any]) -> Self:
-        """A copy with these in place of its parts."""
+        """A copy with its parts replaced."""
         ...
 
     def tree_form(self) -> Hashable:
-        """What it is besides its parts."""
+        """Its form apart from its parts."""
         ...
 
 
 @runtime_checkable
 class ChangingBranch(TreeBranch, Protocol):
-    """A branch that replaces tensors of its own when it is called, such as a module."""
+    """A branch that replaces its own tensors when it is called, such as a module."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What it computes."""
         ...
 
     def replace_tensors(self, tensors: Mapping[str, Any]) -> None:
-        """Put these in place of what is at their paths."""
+        """Replace the tensors at these paths."""
         ...
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """The place of a tensor."""
+    """The position of a tensor."""
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """What is no tensor and stays as it is."""
+    """A value that is not a tensor and is passed unchanged."""
 
     value: Hashable
     kind: type  # 1 and True are equal
@@ -60,7 +60,7 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Nested:
-    """What a branch of a tree is: its kind, names of its parts and their forms."""
+    """A branch of a tree: its kind, names of its parts and their forms."""
 
     kind: type
     form: Hashable
@@ -88,7 +88,7 @@ def is_leaf(tree: Any) -> bool:
 
 
 def _complex_as_tensor(tree: Any) -> Any:
-    """A complex array or number as the tensor that it becomes; others as they are."""
+    """A complex array or number as a tensor; others unchanged."""
     if isinstance(tree, ComplexTensor) or not is_complex(tree):
         return cast("Any", tree)
     array: Any = np.asarray(tree, np.complex64 if type(tree) is complex else None)
@@ -121,7 +121,7 @@ def _kind(value: object) -> type:
 
 
 def parts_of(tree: Any) -> dict[Any, Any] | None:
-    """The parts of a branch by name; None if ``tree`` is none."""
+    """The parts of a branch by name; None for leaves."""
     tree = _complex_as_tensor(tree)
     if isinstance(tree, dict):
         return cast("dict[Any, Any]", tree)
@@ -132,7 +132,7 @@ def parts_of(tree: Any) -> dict[Any, Any] | None:
 
 
 def like(tree: Any, leaves: Iterator[Any]) -> Any:
-    """A tree of the form of ``tree`` with ``leaves`` in their places."""
+    """A tree of the form of ``tree`` with other ``leaves``."""
     if is_leaf(tree):
         return next(leaves)
     tree = _complex_as_tensor(tree)
@@ -155,7 +155,7 @@ def mapped(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
 
 
 def paths(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Leaves with their places: ``params.layers.0.weight``."""
+    """Leaves with their paths: ``params.layers.0.weight``."""
     if is_leaf(tree):
         yield prefix, tree
     for name, part in (parts_of(tree) or {}).items() if not is_leaf(tree) else ():
