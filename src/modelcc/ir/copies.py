@@ -15,7 +15,7 @@ class Barrier:
 
 @dataclass(frozen=True)
 class Comment:
-    """Text for the reader of emitted code."""
+    """A comment in emitted code."""
 
     text: str
 

@@ -13,8 +13,8 @@ from modelcc.ir.tiles import CopyTile
 def copy_fault(
     s: CopyAsync | CopyTile, to: Buffer, source: Buffer, sizes: Sequence[str] | None
 ) -> str:
-    """Why this cannot be copied, or "" if it can; the function has ``sizes``, None for a source
-    that it may change."""
+    """Why a copy is invalid, or "" if it is valid; ``sizes`` are the function's, None for a source
+    that it may write."""
     box = isinstance(s, CopyTile)
     fault = _box_fault(s, to, source, sizes) if box else _fault(s, to, source)
     if not fault and to.dtype != source.dtype:

@@ -2,7 +2,7 @@
 
 Every expression has a dtype and a number of ``lanes`` (1: scalar).  Addresses are element offsets
 of the integer algebra over loop variables, bound index symbols and the function's size parameters.
-The interpreter in :mod:`modelcc.ir.loop_interpreter` is the meaning; emitters print.
+The interpreter in :mod:`modelcc.ir.loop_interpreter` defines the semantics; emitters print.
 
 Example, 16 lanes at a time with a masked tail::
 
@@ -71,7 +71,7 @@ class Const:
 
 @dataclass(frozen=True)
 class Var:
-    """Value of a ``Let`` or current content of a register."""
+    """Value of a ``Let`` or current value of a register."""
 
     name: str
     dtype: DType
@@ -145,7 +145,7 @@ class MulAdd:
 
 @dataclass(frozen=True)
 class InstructionOperand:
-    """A vector that an instruction takes: ``each`` elements for each lane of its result."""
+    """A vector operand of an instruction: ``each`` elements per lane of its result."""
 
     name: str
     dtype: DType
@@ -154,9 +154,9 @@ class InstructionOperand:
 
 @dataclass(frozen=True)
 class Instruction:
-    """What an instruction computes: ``meaning`` is lane ``l`` of the result, a scalar expression of
-    operands as if they were buffers (:mod:`modelcc.ir.instructions`).  Where that is not ``exact``,
-    kernels have to ask for it."""
+    """Semantics of an instruction: ``meaning`` is lane ``l`` of the result, a scalar expression
+    that reads operands as buffers (:mod:`modelcc.ir.instructions`).  Kernels have to opt in to one
+    that is not ``exact``."""
 
     name: str
     operands: tuple[InstructionOperand, ...]
@@ -170,7 +170,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Intrinsic:
-    """An instruction's result; an operand of single lanes' elements is the same for every lane."""
+    """An instruction's result; an operand with a single lane's elements is broadcast."""
 
     instruction: Instruction
     args: tuple[Expr, ...]
@@ -240,7 +240,7 @@ class Splat:
 
 @dataclass(frozen=True)
 class Shuffle:
-    """Lane l is lane ``places[l]`` of ``a`` followed by ``b``, which have as many lanes each."""
+    """Lane l is lane ``places[l]`` of the concatenation of ``a`` and ``b``, of equal lanes."""
 
     a: Expr
     b: Expr
@@ -290,9 +290,9 @@ Expr: TypeAlias = (
 class For:
     """``variable`` runs from ``start`` by ``step`` while below ``stop``.
 
-    ``parallel`` iterations are independent and may run on the pool's threads, but do so only
-    ``when`` that holds: sizes that come at run time may not be worth them.  ``unrolled`` asks for
-    full unrolling (constant bounds).  Of ``part``, those from the first to before the second run.
+    ``parallel`` iterations are independent and may run on the thread pool, but only if ``when``
+    holds: run-time sizes may be too small for that.  ``unrolled`` asks for full unrolling (constant
+    bounds).  With ``part``, only iterations from its first to before its second number run.
 
     ``grid`` loops run groups, in any order, and ``thread`` loops the threads of a group,
     concurrently: up to three of each, directly nested, the innermost one being the fastest-varying
@@ -315,7 +315,7 @@ class For:
 class While:
     """Runs ``body`` as long as the scalar bool ``condition``, evaluated each time, holds.
 
-    The condition has no calls of elementary functions: these become statements."""
+    The condition has no calls of elementary functions, which are lowered to statements."""
 
     condition: Expr
     body: tuple[Stmt, ...]
@@ -323,7 +323,7 @@ class While:
 
 @dataclass(frozen=True)
 class If:
-    """``then`` if the scalar bool ``condition`` holds (``rare``: hardly ever), else ``other``."""
+    """``then`` if the scalar bool ``condition`` holds (``rare``: unlikely), else ``other``."""
 
     condition: Expr
     then: tuple[Stmt, ...]
@@ -351,9 +351,8 @@ class BindIndex:
 class Check:
     """Ends the function, in this thread, unless ``0 <= value < extent``; the run ends after it.
 
-    ``value`` is i64; of its lanes those ``>= active`` do not matter.  ``number`` tells a function's
-    checks apart.  A thread that is only ``noting`` continues, harmlessly, as others wait for it at
-    barriers.
+    ``value`` is i64; lanes ``>= active`` are ignored.  ``number`` identifies a function's checks.
+    A thread that is only ``noting`` continues, harmlessly, as others wait for it at barriers.
     """
 
     value: Expr
@@ -434,10 +433,10 @@ class TakeTurns:
 
 @dataclass(frozen=True)
 class ParallelCall:
-    """Runs ``outlined`` for all of 0 … ``count - 1``, which are independent: by the pool's threads,
-    each for a range of them, when ``when`` holds, else all at once.  The last two sizes of
-    ``outlined`` are the first of its range and the one after the last; its buffers, values and
-    other sizes are what has these names here."""
+    """Runs ``outlined`` for all of 0 … ``count - 1``, which are independent: on the thread pool,
+    each thread for a range of them, if ``when`` holds, else all at once.  The last two sizes of
+    ``outlined`` are the first of its range and the end of it; its buffers, values and other sizes
+    are those of the same names here."""
 
     outlined: Function
     count: Index
@@ -446,7 +445,7 @@ class ParallelCall:
 
 @dataclass(frozen=True)
 class RoutineCall:
-    """Runs ``routine``, which has no values or checks and is known by its name, on parts of
+    """Calls ``routine``, which has no values or checks and is identified by its name, on parts of
     buffers; those that it writes do not overlap others.  Processors may have code of their own for
     it (:mod:`modelcc.targets.isa`).  In groups, all threads of an innermost thread loop execute it
     together, or asynchronously (``beside``): its operands must not change until they wait."""
@@ -466,10 +465,10 @@ Stmt: TypeAlias = (
 
 @dataclass(frozen=True)
 class Parameter:
-    """A buffer parameter; ``mutable`` ones may be written, ``constant`` ones nobody writes.
-    So many ``prefetched`` bytes are worth having in a cache before.  Buffers do not overlap, except
-    that ``shared`` ones may be one memory: an element of one is read only before it is written
-    in another."""
+    """A buffer parameter; ``mutable`` ones may be written, ``constant`` ones are never written.
+    ``prefetched`` bytes are worth prefetching to a cache.  Buffers do not overlap, except that
+    ``shared`` ones may alias each other: an element of one is read only before it is written in
+    another."""
 
     buffer: Buffer
     mutable: bool = False
@@ -482,9 +481,9 @@ class Parameter:
 class Function:
     """A kernel: buffers, then sizes (i64), then statements.  At most one parallel loop or one nest
     of grid loops, outermost.  ``source`` names the user's nodes it computes.  ``values`` come
-    between buffers and sizes; only what a :class:`ParallelCall` calls has any.  ``resident`` groups
-    are expected on an SM at once (0: unknown); ``early``: it leaves room for groups of the next
-    kernel."""
+    between buffers and sizes; only a function that a :class:`ParallelCall` calls has any.
+    ``resident`` groups are expected on an SM at once (0: unknown); ``early``: it leaves room for
+    groups of the next kernel."""
 
     name: str
     parameters: tuple[Parameter, ...]

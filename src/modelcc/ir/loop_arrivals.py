@@ -107,6 +107,6 @@ class GroupOrder:
         return is_last
 
     def end(self) -> None:
-        """:class:`RunError` if groups have arrived of which none was the last one."""
+        """:class:`RunError` if fewer groups than expected have arrived at a counter."""
         for found in self._rounds.values():
             raise RunError(f"{found.arrived} groups arrive at {found.counter}, not {found.count}")

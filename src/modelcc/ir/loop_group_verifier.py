@@ -68,7 +68,7 @@ class GroupLimits:
 
 
 def _verify_prefetched(function: Function) -> None:
-    """Only parameters that are there before, and that nothing writes, are prefetched."""
+    """Only existing bytes of parameters that are never written are prefetched."""
     for p in function.parameters:
         size = p.buffer.size if isinstance(p.buffer.size, int) else 0
         most = 0 if p.mutable else size * p.buffer.dtype.bytes
@@ -107,7 +107,7 @@ def verify_groups(function: Function, limits: GroupLimits) -> None:
 
 
 def is_of_groups(s: Stmt) -> bool:
-    """Whether a statement has a meaning in groups only."""
+    """Whether a statement is only defined in groups."""
     match s:
         case For():
             return s.kind in ("grid", "thread")

@@ -48,7 +48,7 @@ class CopyTile:
 
     @property
     def map(self) -> TileMap:
-        """What does not change from copy to copy."""
+        """The tensor, which is the same for all copies."""
         return TileMap(self.source, self.offset, self.sizes, self.strides, self.box)
 
     @property
