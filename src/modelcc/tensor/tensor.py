@@ -22,7 +22,7 @@ class Tensor(TensorInteroperability):
     >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> y = (x @ x + 1).sum(axis=0)
     >>> y
-    Tensor([18., 24.], dtype=float32)
+    Tensor([24., 34.], dtype=float32)
 
     Operations are recorded, and compiled together when a value is needed: by ``print``,
     :meth:`numpy`, ``float``, ``if``, iteration.  Compiled programs are reused for all operations of
