@@ -226,18 +226,18 @@ class Machine:
     def _group_barrier(self, instruction: Instruction) -> Go:
         threads, operands = self._threads, instruction.operands
         reduces = "red" in instruction.parts
-        number = int(operands[1 if reduces else 0])
+        number = threads.reader(operands[1 if reduces else 0], "u32")
         counts = operands[1:] if not reduces else ()
         count = int(counts[0]) if counts else 0
         if "arrive" in instruction.parts:
-            return _alone(lambda lanes: self._arrive(lanes, number))
+            return _alone(lambda lanes: self._arrive(lanes, number(lanes)))
         read = threads.reader(operands[-1], "pred") if reduces else None
         write = threads.writer(operands[0], "pred") if reduces else None
         combine = np.any if "or" in instruction.parts else np.all
 
         def go(lanes: Array) -> Array:
             threads.status[lanes] = WAITS
-            self._at_barrier[lanes], self._expected[lanes] = number, count
+            self._at_barrier[lanes], self._expected[lanes] = number(lanes), count
             ready = self._complete_groups()
             if read and write and len(ready):
                 given = read(ready)
@@ -255,10 +255,13 @@ class Machine:
 
         return go
 
-    def _arrive(self, lanes: Array, number: int) -> None:
-        """Threads come to a barrier and go on."""
-        come = np.bincount(self._threads.group[lanes], minlength=len(self._threads.groups))
-        self._arrived[number] = self._arrived.get(number, 0) + come
+    def _arrive(self, lanes: Array, numbers: Array) -> None:
+        """Threads come to barriers and go on."""
+        count = len(self._threads.groups)
+        for number in np.unique(numbers):
+            here = lanes[numbers == number]
+            come = np.bincount(self._threads.group[here], minlength=count)
+            self._arrived[int(number)] = self._arrived.get(int(number), 0) + come
         self._release_groups()
 
     def _complete_groups(self) -> Array:

@@ -115,8 +115,11 @@ class SharedMemory:
         return self.bytes.view(np.uint64).reshape(-1, 2)[places]
 
     def arrive(self, groups: Array, addresses: Array, data: Array) -> None:
-        """Chunks of 16 bytes, as two words each, that the copying unit brings."""
+        """Chunks of 16 bytes, as two words each, that the copying unit brings; GpuFaultError if a
+        thread wrote there without a fence: its words may come later."""
         places = self._places(groups, addresses, 16)
+        if (self._writer.reshape(-1, 4)[places] >= 0).any():
+            raise GpuFaultError("a copy goes where threads wrote without fence.proxy.async")
         self.bytes.view(np.uint64).reshape(-1, 2)[places] = data
         self._writer.reshape(-1, 4)[places] = -1
 

@@ -66,6 +66,9 @@ TILE_FAULTS = {
     "too many bytes are expected": (r"mov\.b32 (\t%r\d+), 16384;", r"mov.b32 \1, 16400;",
                                     "nobody goes on"),
     "there is no barrier": (r"@first mbarrier\.init[^;]*;", "", "no barrier"),
+    "a thread has written where a tile goes": (
+        r"(cvt\.u32\.u64 \t(%r\d+), %rd\d+;\n\tmov\.b32 \t%r\d+, 0;)",
+        r"\1 st.shared.b32 [\2], \2;", "without fence"),
     "a map is another's": (r"_param_4;", "_param_3;", None),
     "tiles are not waited for": (_WAIT, "", "more threads arrive"),
     "rows are at another step": (r"4611686293305294848", "4611686293305163776", None),
@@ -121,6 +124,7 @@ BODIES = {
     "a vector between its multiples": ("ld.global.v2.b32 {%r2, %r3}, [%rd1];", "no multiple of"),
     "a barrier of some": ("setp.lt.u32 %p1, %r1, 8; @%p1 bra $L; bar.sync 0; bar.sync 0; ret; "
                           "$L: bar.sync 1;", "nobody goes on"),
+    "barriers of different numbers": ("shr.u32 %r2, %r1, 4; bar.sync %r2, 32;", "nobody goes on"),
     "a value of nobody": ("setp.lt.u32 %p1, %r1, 8; @%p1 ret; "
                           "shfl.sync.bfly.b32 %r2, %r1, 16, 31, -1;", "does not take part"),
     "what is prefetched ends behind memory": (
@@ -139,8 +143,9 @@ def test_faults_of_threads_are_found(fault: str) -> None:
 
 
 def test_threads_add_numbers() -> None:
-    """What they read and write without a fault."""
-    body = "ld.global.b32 %r2, [%rd1]; add.f32 %r3, %r2, 0f3F800000; st.global.b32 [%rd2], %r3;"
+    """What they read and write without a fault, and meet."""
+    body = ("ld.global.b32 %r2, [%rd1]; add.f32 %r3, %r2, 0f3F800000; st.global.b32 [%rd2], %r3; "
+            "shr.u32 %r2, %r1, 5; add.s32 %r2, %r2, 3; bar.sync %r2, 32;")  # fmt: skip
     x, y = np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
     run_ptx(ADD.format(body=body), _function(), [x, y], {}, early=False)
     np.testing.assert_array_equal(y, x + 1)
