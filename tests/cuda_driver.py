@@ -24,17 +24,27 @@ Kernel = Callable[..., None]
 Result = tuple[object, ...]
 
 NAMES = {1: "INVALID_VALUE", 2: "OUT_OF_MEMORY", 100: "NO_DEVICE", 209: "NO_BINARY_FOR_GPU",
-         222: "UNSUPPORTED_PTX_VERSION", 500: "NOT_FOUND", 600: "NOT_READY",
+         218: "INVALID_PTX", 222: "UNSUPPORTED_PTX_VERSION", 500: "NOT_FOUND", 600: "NOT_READY",
          700: "ILLEGAL_ADDRESS", 701: "LAUNCH_OUT_OF_RESOURCES", 719: "LAUNCH_FAILED",
          801: "NOT_SUPPORTED",
          901: "STREAM_CAPTURE_INVALIDATED"}  # fmt: skip
 FIRST_DEVICE, FIRST_CONTEXT = 7, 11
 _HANDLES = 1 << 40
+MOST_GROUPS = (1 << 31) - 1, 65535, 65535
+MOST_THREADS = 1024, 1024, 64
 ENCODE_TYPE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, *(ctypes.c_void_p,) * 5,
     *(ctypes.c_int,) * 4,
 )  # fmt: skip
 """The driver's function that makes maps, as its header declares it."""
+
+
+def is_launchable(grid: tuple[int, int, int], threads: tuple[int, int, int]) -> bool:
+    """Whether GPUs run so many groups of so many threads (CUDA C++ Programming Guide, "Compute
+    Capabilities", technical specifications)."""
+    groups = all(0 < n <= most for n, most in zip(grid, MOST_GROUPS, strict=True))
+    inside = all(0 < n <= most for n, most in zip(threads, MOST_THREADS, strict=True))
+    return groups and inside and threads[0] * threads[1] * threads[2] <= MOST_THREADS[0]
 
 
 class Stream:
@@ -91,6 +101,7 @@ class FakeDriver:
         self.memory = memory
         self.shared = dict(shared or {})
         self.devices = devices
+        self.capability: tuple[int, int] = 8, 6
         self.maps = dict(maps or {})
         self.encoded: dict[int, Result] = {}
         self.taken: list[Result] = []
@@ -195,7 +206,7 @@ class FakeDriver:
 
     def cuDeviceGetAttribute(self, attrib: int, dev: int) -> Result:
         assert dev >= FIRST_DEVICE
-        return 0, {75: 8, 76: 6}[attrib]
+        return 0, self.capability[attrib - 75]
 
     def cuDeviceTotalMem(self, dev: int) -> Result:
         assert dev >= FIRST_DEVICE
@@ -435,6 +446,8 @@ class FakeDriver:
     ) -> Result:  # fmt: skip
         grid, threads = (gridDimX, gridDimY, gridDimZ), (blockDimX, blockDimY, blockDimZ)
         assert extra == 0
+        if not is_launchable(grid, threads):
+            return (1,)
         assert sharedMemBytes == self.shared.get(f, 0) == self.allowed.get(f, 0)
         kernel, buffers, sizes = self.kernels[f]
         count = self.maps.get(f, b"").count(b"f16")

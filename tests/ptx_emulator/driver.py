@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from cuda_driver import FakeDriver, Result
+from cuda_driver import FakeDriver, Result, is_launchable
 from ptx_emulator.machine import run_kernel, shared_layout
 from ptx_emulator.memory import DeviceMemory
 from ptx_emulator.syntax import KernelCode, Module, parse_module
@@ -96,6 +96,8 @@ class PtxDriver(FakeDriver):
     ) -> Result:  # fmt: skip
         grid, block = (gridDimX, gridDimY, gridDimZ), (blockDimX, blockDimY, blockDimZ)
         assert extra == 0
+        if not is_launchable(grid, block):
+            return (1,)
         assert sharedMemBytes == self.allowed.get(f, 0)
         handle, code = self._names[f]
         parameters, maps = self._parameters(code, kernelParams)

@@ -11,13 +11,14 @@ from ptx_emulator.traffic import Traffic
 
 from modelcc.ir.index import Index, evaluate
 from modelcc.ir.loop import Function
-from modelcc.ir.loop_traversal import checks_in, launch_extents
+from modelcc.ir.loop_traversal import checks_in, launch_extents, launched_groups
 from modelcc.ir.program import Program
 from modelcc.ir.types import Array
 from modelcc.runtime.cuda_device import CudaDevice
 from modelcc.targets.c.names import symbol
 from modelcc.targets.cuda.chips import Chip
 from modelcc.targets.cuda.text import llvm_text, ptx_text
+from modelcc.targets.llvm.dialect import NVPTX
 
 _MEMORY = 1 << 26
 
@@ -49,14 +50,16 @@ def run_ptx(
     """Run what stands for ``function`` in a text, in place; IndexError if it notes an index that
     is out of range."""
     device, name = CudaDevice(PtxDriver(early, _MEMORY, traffic), 0), symbol(function.name)
-    grid, threads = (_in_three(extents, sizes) for extents in launch_extents(function))
+    groups, threads = launch_extents(function)
+    grid, threads = (_in_three(e, sizes) for e in (launched_groups(groups, NVPTX.across), threads))
     device.load(ptx.encode(), {name: threads})
     notes = np.zeros(2 * checks_in(function), np.int64)
     given = [*arrays, *([notes] if len(notes) else [])]
     held = [device.allocate(a.nbytes) for a in given]
     for memory, array in zip(held, given, strict=True):
         device.upload(memory, 0, array.ctypes.data, array.nbytes)
-    device.launch(name, [(memory, 0) for memory in held], [*sizes.values()], grid)
+    if 0 not in grid:
+        device.launch(name, [(memory, 0) for memory in held], [*sizes.values()], grid)
     written = [*(p.mutable for p in function.parameters), True]
     for memory, array, is_written in zip(held, given, written, strict=False):
         if is_written:

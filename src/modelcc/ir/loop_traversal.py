@@ -9,7 +9,7 @@ from modelcc.ir.argument import Argument
 from modelcc.ir.condition import Condition
 from modelcc.ir.copies import CopyAsync, Exchange, Prefetch
 from modelcc.ir.fields import NodeParts
-from modelcc.ir.index import Index, symbols
+from modelcc.ir.index import Index, product, symbols
 from modelcc.ir.loop import (
     Alloc,
     Arrive,
@@ -165,6 +165,13 @@ def launch_extents(function: Function) -> tuple[tuple[Index, ...], tuple[Index, 
     loops = [s for s in statements(function.body) if isinstance(s, For)]
     grid, thread = ([s.stop for s in loops if s.kind == kind] for kind in ("grid", "thread"))
     return tuple(reversed(grid)), tuple(reversed(thread))
+
+
+def launched_groups(groups: tuple[Index, ...], across: int) -> tuple[Index, ...]:
+    """How many ``groups``, the innermost dimension first, a device is asked for: one number of all
+    where any dimension but the first may have more than ``across`` (0: may have any number)."""
+    fits = all(isinstance(n, int) and n <= across for n in groups[1:])
+    return groups if fits or not across else (product(groups),)
 
 
 def has_elements(function: Function, dtype: DType) -> bool:

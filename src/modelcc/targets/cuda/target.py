@@ -108,6 +108,10 @@ class CudaTarget(DeviceTarget):
         """LLVM IR, PTX, and machine code as bytes and as text."""
         return ("llvm", "ptx", "cubin", "sass")
 
+    @property
+    def groups_across(self) -> int:
+        return kernels_of(self.chip).groups.across
+
     def library_call(self, kernel: CanonicalKernel, schedule: Schedule | None) -> DeviceCall | None:
         """Products by cuBLASLt and convolutions by cuDNN, where these are requested."""
         asked = {spec.name for spec in self.libraries}

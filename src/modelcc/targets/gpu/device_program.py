@@ -8,7 +8,7 @@ from dataclasses import replace
 from modelcc.ir.index import Index, evaluate, substitute
 from modelcc.ir.library import Address, ExternalCall, call_of, meaning_of
 from modelcc.ir.loop import Function, IndexOf, Parameter
-from modelcc.ir.loop_traversal import launch_extents
+from modelcc.ir.loop_traversal import launch_extents, launched_groups
 from modelcc.ir.program import (
     Allocate,
     CopyTensor,
@@ -61,12 +61,13 @@ def with_places(functions: Sequence[Function], program: Program) -> tuple[Functi
 
 
 def device_program(
-    program: Program, kind: str, index: int, symbol: Callable[[str], str]
+    program: Program, kind: str, index: int, symbol: Callable[[str], str], across: int = 0
 ) -> steps.DeviceProgram:
     """``program``, placed and with its transfers, for device number ``index`` of a ``kind``;
-    ``symbol`` gives the names of kernels in the device's code."""
+    ``symbol`` gives the names of kernels in the device's code.  A grid may have up to ``across``
+    groups in its second and third dimension (0: any number)."""
     names = {c.name: symbol(c.name) for c in device_functions(program)}
-    writer = _StepWriter(program, names)
+    writer = _StepWriter(program, names, across)
     kernels: dict[str, tuple[int, int, int]] = {}
     for function in device_functions(program):
         _, threads = launch_extents(function)
@@ -96,8 +97,9 @@ def _size(program: Program, name: str) -> Index:
 class _StepWriter:
     """Writes steps, and numbers their checks."""
 
-    def __init__(self, program: Program, kernels: dict[str, str]) -> None:
+    def __init__(self, program: Program, kernels: dict[str, str], across: int) -> None:
         self._program = program
+        self._across = across
         self._kernels = kernels
         self._sizes_checked = 0
         self._status = len(checks(program)) + 1
@@ -163,7 +165,8 @@ class _StepWriter:
             return steps.KernelCall(step.callee, places, step.sizes, None, count, first)
         function = meaning_of(self._program.callee[step.callee])
         given = dict(zip(function.sizes, step.sizes, strict=True))
-        grid = _in_three([substitute(n, given) for n in launch_extents(function)[0]])
+        groups = launched_groups(launch_extents(function)[0], self._across)
+        grid = _in_three([substitute(n, given) for n in groups])
         return steps.KernelCall(kernel, places, step.sizes, grid, len(step.bounds), first)
 
     def _read(self, step: ReadSize) -> steps.ReadNumbers:

@@ -123,6 +123,11 @@ class DeviceTarget(Target):
         del function
         return ""
 
+    @property
+    def groups_across(self) -> int:
+        """How many groups a grid may have in its second and third dimension; 0: any number."""
+        return 0
+
     def library_call(self, kernel: CanonicalKernel, schedule: Schedule | None) -> DeviceCall | None:
         """The call of a device's library that computes ``kernel`` instead of a function of groups
         with this ``schedule``; None if there is none."""
@@ -241,7 +246,7 @@ class DeviceTarget(Target):
 
     def emit(self, program: Program) -> tuple[Module, ...]:
         """The steps, the device's kernels, and the host's modules."""
-        steps = device_program(program, self.name, self.index, self.symbol)
+        steps = device_program(program, self.name, self.index, self.symbol, self.groups_across)
         hosted = [c for c in program.callees if side_of(c) == "host"]
         return (
             Module(STEPS, to_json(steps)),

@@ -43,8 +43,8 @@ class LlvmGroups:
     shared memory.  ``meeting`` is a barrier that returns whether any thread's predicate holds;
     arrivals need one.  With ``tiles``, the machine copies boxes of tensors (TMA), and warpgroups
     have these instructions.  Kernels that may be launched ``ahead`` begin before the previous one
-    has ended, and wait for it (programmatic dependent launch). ``flags`` are at the end of a
-    module.
+    has ended, and wait for it (programmatic dependent launch).  A grid has up to ``across`` groups
+    in its second and third dimension (0: any number).  ``flags`` are at the end of a module.
     """
 
     name: str
@@ -71,6 +71,7 @@ class LlvmGroups:
     )
     meeting: Word | None = None
     ahead: bool = False
+    across: int = 0
     flags: str = ""
 
 
@@ -109,6 +110,7 @@ NVPTX = LlvmGroups(
         ),
     ),
     shared_bytes=48 << 10,
+    across=65535,
     warp=32,
     matrices=MATRIX_INSTRUCTIONS,
     copies=True,

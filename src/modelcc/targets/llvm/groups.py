@@ -13,10 +13,10 @@ from math import gcd, prod
 
 from modelcc.ir.copies import CommitCopies, CopyAsync, Exchange, WaitCopies
 from modelcc.ir.errors import ModelError
-from modelcc.ir.index import Range
+from modelcc.ir.index import Index, Range, product
 from modelcc.ir.loop import Alloc, Arrive, For, Function
 from modelcc.ir.loop_text import statement_text
-from modelcc.ir.loop_traversal import grid_loop, launch_extents, statements
+from modelcc.ir.loop_traversal import grid_loop, launch_extents, launched_groups, statements
 from modelcc.ir.shared_layout import SharedLayout, shared_layout
 from modelcc.targets.llvm.ahead import LAUNCH
 from modelcc.targets.llvm.code import BasicBlock, Code, LlvmValue
@@ -57,25 +57,53 @@ class GroupCode:
         self._expressions = expressions
         self._index = expressions.index
         self._threads = 1
+        self._grid: For | None = None
+        self._folded = False
         self._by_all: frozenset[int] = frozenset()
         self._of_threads: list[str] = []
 
     def loop(self, s: For) -> None:
         """The index of a group or a thread, for all of a function."""
-        words = self._groups.group if s.kind == "grid" else self._groups.thread
-        inside = sum(isinstance(o, For) and o.kind == s.kind for o in statements(s.body))
-        found = self._called(words[inside])
-        if words[inside].result != "i64":
-            found = self._code.emit(f"zext {words[inside].result} {found} to i64", s.variable)
+        inner = [o.stop for o in statements(s.body) if isinstance(o, For) and o.kind == s.kind]
+        if s.kind == "thread":
+            word = self._groups.thread[len(inner)]
+            found = self._called(word)
+        else:
+            word = self._groups.group[0 if self._is_folded(s, inner) else len(inner)]
+            found = self._along(s, inner, self._called(word), word.result)
+        if word.result != "i64":
+            found = self._code.emit(f"zext {word.result} {found} to i64", s.variable)
         self._index.bind(s.variable, found)
         self._code.scope.bounds[s.variable] = Range(0, s.stop - 1)
         if s.kind == "thread":
             assert isinstance(s.stop, int)
             self._threads *= s.stop
             self._of_threads.append(found)
-            if not inside:
+            if not inner:
                 self._code.lane, self._code.warp = s.variable, s.stop
                 self._by_all = frozenset(map(id, s.body))
+
+    def _is_folded(self, s: For, inner: Sequence[Index]) -> bool:
+        """Whether the grid that ``s`` is a loop of, the outermost one first, is launched along one
+        dimension."""
+        if self._grid is None:
+            self._grid, extents = s, (*reversed(inner), s.stop)
+            launched = launched_groups(extents, self._groups.across)
+            self._folded = len(launched) < len(extents)
+        return self._folded
+
+    def _along(self, s: For, inner: Sequence[Index], group: str, type_: str) -> str:
+        """The number of a ``group`` in the dimension of ``s``, around others."""
+        if self._folded and inner:
+            group = self._code.emit(f"udiv {type_} {group}, {self._number(product(inner), type_)}")
+        if self._folded and s is not self._grid:
+            group = self._code.emit(f"urem {type_} {group}, {self._number(s.stop, type_)}")
+        return group
+
+    def _number(self, size: Index, type_: str) -> str:
+        found = self._index.operand(size)
+        narrow = type_ != "i64" and not isinstance(size, int)
+        return self._code.emit(f"trunc i64 {found} to {type_}") if narrow else found
 
     def shared(self, s: Alloc, layout: SharedLayout) -> None:
         """A part of a group's shared memory."""
