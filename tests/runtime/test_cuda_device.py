@@ -28,6 +28,7 @@ from modelcc.runtime.device import (
     TookTooLongError,
 )
 from modelcc.runtime.errors import LoadError, RunError
+from modelcc.targets.cuda.chips import find_chip
 
 cuda_device = pytest.importorskip("modelcc.runtime.cuda_device")
 capabilities = pytest.importorskip("modelcc.runtime.cuda_capability")
@@ -246,6 +247,7 @@ def test_memory_that_is_not_there() -> None:
             "its PTX 8.6 needs the driver of CUDA 12.7, and this one is of CUDA 12.4: update",
         ),
         ("cuModuleLoadData", 209, "and this GPU is sm_86: compile with --target cuda:sm_86"),
+        ("cuModuleLoadData", 218, "its PTX 8.6 needs the driver of CUDA 12.7"),
     ],
 )
 def test_what_cannot_be_loaded(function: str, status: int, message: str) -> None:
@@ -253,6 +255,30 @@ def test_what_cannot_be_loaded(function: str, status: int, message: str) -> None
     driver.failing[function] = status
     with pytest.raises(LoadError, match=message):
         cuda_device.CudaDevice(driver, 0).load(PTX, {"add": (32, 1, 1)})
+
+
+@pytest.mark.parametrize(
+    ("capability", "message"),
+    [
+        ((8, 0), r"this GPU is sm_80: compile with --target cuda:sm_80$"),
+        ((9, 0), r"this GPU is sm_90: compile with --target cuda:sm_90a$"),
+        ((10, 3), r"this GPU is sm_103: compile with --target cuda:sm_90$"),
+        ((7, 5), r"this GPU is sm_75, for which no code is made \(sm_80 is the oldest\)"),
+    ],
+)
+@pytest.mark.parametrize("status", [209, 218])
+def test_code_of_another_architecture(
+    capability: tuple[int, int], message: str, status: int
+) -> None:
+    """Drivers say of PTX for a newer one that it is invalid, whatever their own version is; what
+    to compile is a target that there is."""
+    driver = FakeDriver(ADD)
+    driver.failing["cuModuleLoadData"], driver.capability = status, capability
+    with pytest.raises(LoadError, match=message) as caught:
+        code = PTX.replace(b".version 8.6", b".version 8.4")
+        cuda_device.CudaDevice(driver, 0).load(code, {"add": (32, 1, 1)})
+    target = re.search(r"--target (\S+)", str(caught.value))
+    assert target is None or find_chip(target[1].removeprefix("cuda:"))
 
 
 class OfAnotherRelease(FakeDriver):
@@ -468,10 +494,10 @@ def test_only_work_is_timed() -> None:
 
 @pytest.mark.parametrize(
     ("ptx", "cuda"),
-    [((7, 8), "11.8"), ((8, 0), "12.0"), ((8, 5), "12.5"), ((8, 6), "12.7"), ((8, 8), "12.9"),
-     ((9, 0), "13.0")],
+    [((7, 8), (11, 8)), ((8, 0), (12, 0)), ((8, 5), (12, 5)), ((8, 6), (12, 7)),
+     ((8, 8), (12, 9)), ((9, 0), (13, 0))],
 )  # fmt: skip
-def test_versions_of_ptx(ptx: tuple[int, int], cuda: str) -> None:
+def test_versions_of_ptx(ptx: tuple[int, int], cuda: tuple[int, int]) -> None:
     assert cuda_of_ptx(*ptx) == cuda
 
 

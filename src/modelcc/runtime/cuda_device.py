@@ -72,7 +72,7 @@ class CudaDevice(StreamDevice):
             return
         self._calls.enter()
         load = self._calls.load
-        module = self._cuda.module(code, self._chip())
+        module = self._cuda.module(code, self._capability())
         self._modules.append(module)
         self._ahead.have_waiting(self._beside(module, KERNELS_WAIT))
         get = self._api.cuModuleGetFunction
@@ -87,13 +87,13 @@ class CudaDevice(StreamDevice):
             if kernel.shared:
                 load(self._api.cuFuncSetAttribute(kernel.function, attribute, kernel.shared))
 
-    def _chip(self) -> str:
-        """Its architecture, as targets are called."""
+    def _capability(self) -> tuple[int, int]:
+        """Major and minor number of its compute capability."""
         kinds, get = self._api.CUdevice_attribute, self._api.cuDeviceGetAttribute
         words = ("MAJOR", "MINOR")
         found = (getattr(kinds, f"CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_{w}") for w in words)
-        major, minor = (self._calls.load(get(attribute, self._device)) for attribute in found)
-        return f"sm_{major}{minor}"
+        major, minor = (int(self._calls.load(get(kind, self._device))) for kind in found)
+        return major, minor
 
     def _shared(self, module: Any, name: str) -> int:
         """Bytes of dynamic shared memory of a kernel."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 
 from modelcc.ir.errors import ModelError
+from modelcc.runtime.cuda_code import architecture_of
 from modelcc.targets.gpu.machine import GPUS, GpuModel
 from modelcc.targets.gpu.tensor_product import BYTES
 from modelcc.targets.isa.nvidia_mma import REGISTERS
@@ -74,19 +75,15 @@ def find_chip(name: str) -> Chip:
     """The architecture called ``name``; :class:`ModelError` if it is not supported."""
     chip = CHIPS.get(name)
     if chip is None:
-        hint = f"there is {', '.join(CHIPS)}; code for an older one runs on newer ones"
+        hint = f"there is {', '.join(CHIPS)}; newer GPUs run code for an older one without an a"
         raise ModelError(f"{name!r} is no architecture of NVIDIA's GPUs", (), hint)
     return chip
 
 
 def chip_of(major: int, minor: int) -> Chip | None:
-    """The architecture to compile for on a GPU of this compute capability: the one with
-    architecture-specific instructions if there is such a one, else the newest that it runs; None if
-    it is older than all."""
-    own = CHIPS.get(f"sm_{major}{minor}a")
-    older = [chip for chip in CHIPS.values() if not chip.name.endswith("a")]
-    fitting = [chip for chip in older if chip.number <= 10 * major + minor]
-    return own or max(fitting, key=lambda chip: chip.number, default=None)
+    """As :func:`architecture_of`."""
+    name = architecture_of(major, minor)
+    return None if name is None else CHIPS[name]
 
 
 def chip_here(index: int) -> Chip | None:
