@@ -17,7 +17,7 @@ from modelcc.driver import NOWHERE, compile_model
 from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.errors import ModelError
 from modelcc.ir.graph import Graph
-from modelcc.ir.index import Index, Sym
+from modelcc.ir.index import Index, Range, Sym
 from modelcc.ir.types import BF16, F16, F32, Array, DType, TensorType
 from modelcc.ops.activation import Gelu, Relu
 from modelcc.ops.elementwise import Add, Tanh
@@ -203,3 +203,16 @@ def test_a_machine_without_it_says_what_to_install() -> None:
     ))  # fmt: skip
     with pytest.raises(LoadError, match=r"cublaslt is not there .*nowhere.*nvidia-cublas-cu12"):
         DeviceCode(artifact, cuda_device.CudaDevice(FakeDriver(kernels), 0))
+
+
+def test_the_report_says_what_keeps_a_product_from_a_library() -> None:
+    """Libraries take no products of nothing."""
+    graph = products(F32, Sym("n"))
+    given = (replace(graph, dims={"n": Range(low, 64)}) for low in (0, 1))
+    found = [report_in(compile_model(g, options(), NOWHERE).artifact) for g in given]
+    notes = ["\n".join(report.notes) for report in found if report]
+    assert re.search(
+        r"not by a library, as n may be 0: bound it, as in --dim n=1..4096: ", notes[0]
+    )
+    assert "by cublaslt: " not in notes[0]
+    assert "by cublaslt: " in notes[1] and "may be 0" not in notes[1]

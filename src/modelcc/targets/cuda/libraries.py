@@ -53,14 +53,15 @@ _ACTIVATIONS = {"": 0, "relu": RELU, "gelu": GELU}
 
 def product_call(kernel: CanonicalKernel, tf32: bool, most: int) -> DeviceCall | None:
     """The call that computes ``kernel``, or None; with ``tf32`` it rounds f32 operands.  Its
-    workspace has at most ``most`` bytes."""
+    workspace has at most ``most`` bytes.  :class:`ScheduleError` if only unbounded sizes prevent
+    it."""
     split = product_and_tail(kernel)
     if split is None:
         return None
     product, tail = split
     try:
         found = plain_product(product)
-        sizes, matrices = _sizes(found), _matrices(found)
+        matrices = _matrices(found)
     except ScheduleError:
         return None
     types = dict(kernel.types)
@@ -73,7 +74,7 @@ def product_call(kernel: CanonicalKernel, tf32: bool, most: int) -> DeviceCall |
         return None
     compute = COMPUTE_TF32 if tf32 and found.dtype == F32 else COMPUTE_F32
     epilogue = (BIAS if tail.bias else 0) | _ACTIVATIONS[tail.activation] or NO_EPILOGUE
-    numbers = (IndexOf(n, I64) for n in (compute, epilogue, *sizes))
+    numbers = (IndexOf(n, I64) for n in (compute, epilogue, *_sizes(found)))
     behind = [Address(name) for name in (tail.bias, tail.added) if name]
     arguments = *numbers, *matrices, *workspace(kernel, most), *behind
     return DeviceCall(ExternalCall(CUBLASLT.name, "cublasLtMatmul", arguments))

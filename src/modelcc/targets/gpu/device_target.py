@@ -227,14 +227,20 @@ class DeviceTarget(Target):
         host, and why."""
         reasons: dict[tuple[str, ...], str] = {}
         calls: dict[tuple[str, ...], DeviceCall] = {}
+        refused: dict[tuple[str, ...], str] = {}
         lower = DeviceKernels(
-            self.gpu, reasons.__setitem__, self.lacks, self.library_call, calls.__setitem__
+            self.gpu,
+            reasons.__setitem__,
+            self.lacks,
+            self.library_call,
+            calls.__setitem__,
+            refused.__setitem__,
         )
         found = schedule_program(
             program, self.host.cpu, on_function, lower=lower, scatter=lower.scatter
         )
         own = rounding_notes(found, self.options.precision, self.gpu)
-        notes = *found.notes, *host_notes(found, reasons), *library_notes(calls), *own
+        notes = *found.notes, *host_notes(found, reasons), *library_notes(calls, refused), *own
         return with_working_memory(with_workspaces(replace(found, notes=notes)))
 
     def list_schedules(self, program: TensorProgram) -> str:

@@ -48,13 +48,15 @@ class DeviceKernels:
     """Schedules kernels for groups of ``gpu``: a :class:`~modelcc.targets.cpu.schedule.Lower`,
     whose machine is the host's.  ``on_host`` gets nodes whose kernel runs on the host, and why;
     ``lacks`` says what the device has not that a function takes; ``library`` is the call that
-    may compute a kernel in place of our own schedule of it, which ``on_library`` is told of."""
+    may compute a kernel in place of our own schedule of it, which ``on_library`` is told of; where
+    it raises :class:`ScheduleError`, ``on_refused`` is told why."""
 
     gpu: GpuModel
     on_host: OnHost = _ignored
     lacks: Callable[[Function], str] = _nothing
     library: Callable[[CanonicalKernel, Schedule | None], DeviceCall | None] = _none
     on_library: Callable[[tuple[str, ...], DeviceCall], None] = _unused
+    on_refused: OnHost = _ignored
 
     def __call__(
         self,
@@ -78,7 +80,11 @@ class DeviceKernels:
         self, kernel: CanonicalKernel, name: str, source: tuple[str, ...], own: ScheduledKernel
     ) -> ScheduledKernel | None:
         """The kernel by a call, if there is one that is better than our ``own``."""
-        call = self.library(kernel, own.schedule)
+        try:
+            call = self.library(kernel, own.schedule)
+        except ScheduleError as error:
+            self.on_refused(source, str(error))
+            return None
         if call is None or checks_in(meaning_of(own.function)):
             return None
         self.on_library(source, call)

@@ -40,9 +40,15 @@ class DeviceCall:
         return self.gain is None or self.gain >= LEAST_GAIN
 
 
-def library_notes(calls: Mapping[tuple[str, ...], DeviceCall]) -> Iterator[str]:
-    """A line for each library and decision, with the nodes that it concerns."""
+def library_notes(
+    calls: Mapping[tuple[str, ...], DeviceCall], refused: Mapping[tuple[str, ...], str]
+) -> Iterator[str]:
+    """A line for each library and decision, and for each reason why a possible call is not made,
+    with the nodes that it concerns."""
     nodes_of: dict[str, dict[str, None]] = {}
+    for source, reason in refused.items():
+        why = f"by kernels of ours, and not by a library, as {reason}"
+        nodes_of.setdefault(why, {}).update(dict.fromkeys(source))
     for source, call in calls.items():
         expected = "" if call.gain is None else ", as is estimated to be faster"
         why = f"by {call.call.library}{expected}"
