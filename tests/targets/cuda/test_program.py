@@ -14,15 +14,18 @@ from device_models import Prepared, checked, interpreted, prepared
 from rich.console import Console
 from small_models import computed_gather, mlp
 
+import modelcc
 from modelcc.artifact.file import read_artifact
 from modelcc.cli.main import cli
+from modelcc.driver import compile_model
 from modelcc.ir.loop_parser import parse_functions
+from modelcc.options import Options
 from modelcc.report.in_artifact import report_in
 from modelcc.report.page import report_page
 from modelcc.report.report import report_from_json
 from modelcc.report.tables import report_tables
 from modelcc.runtime.device_program import DeviceCode
-from modelcc.runtime.errors import RunError
+from modelcc.runtime.errors import LoadError, RunError
 from modelcc.runtime.session import Session
 from modelcc.runtime.values import ValueSession
 from modelcc.targets.c.names import symbol
@@ -60,6 +63,22 @@ def test_the_report_tells_what_kernels_take(tmp_path: Path) -> None:
     for name, (registers, _) in found.items():
         assert re.search(rf"{name}\b.*\b{registers}\b", shown.getvalue())
         assert re.search(rf"<td>{name}</td>.*<td class='n'>{registers}</td>", page)
+
+
+@pytest.mark.parametrize(
+    ("made", "target", "message"),
+    [
+        ("cuda:sm_80", "opencl:1", "compiled for cuda, not for opencl: load it without a target"),
+        ("native", "cuda", "compiled for processors, not for cuda: .* --target cuda"),
+    ],
+)
+def test_a_model_is_not_loaded_as_another_target_would(
+    tmp_path: Path, made: str, target: str, message: str
+) -> None:
+    artifact = tmp_path / "mlp.mcc"
+    compile_model(mlp(2), Options(target=made)).save(artifact)
+    with pytest.raises(LoadError, match=message):
+        modelcc.load(artifact, target=target)
 
 
 @pytest.mark.parametrize("batch", [2, "n"])

@@ -35,9 +35,10 @@ from modelcc.passes.tensor.read_in_place import ReadInPlace
 from modelcc.passes.tensor.read_through_views import ReadThroughViews
 from modelcc.passes.tensor.select_parts import SelectParts
 from modelcc.passes.tensor.split_groups import SplitGroups
-from modelcc.runtime.device_parts import CODE, STEPS
+from modelcc.runtime.device_parts import CODE, STEPS, read_program
 from modelcc.runtime.device_states import ALIGNMENT
 from modelcc.runtime.device_steps import to_json
+from modelcc.runtime.errors import LoadError
 from modelcc.runtime.machine import machine_identity
 from modelcc.runtime.opening import session_of
 from modelcc.runtime.session import Session
@@ -319,6 +320,13 @@ class DeviceTarget(Target):
         return replace(found, objects=files, manifest=replace(found.manifest, objects=tuple(files)))
 
     def load(self, artifact: Artifact, threads: int) -> Session:
-        """The artifact on its device, or on the one that the target names."""
+        """The artifact on its device, or on the one that the target names; LoadError if it is
+        for no device of this kind."""
+        kind = read_program(artifact).kind if STEPS in artifact.objects else "processors"
+        if kind != self.name:
+            raise LoadError(
+                f"the model is compiled for {kind}, not for {self.name}: load it without a target, "
+                f"or compile it with --target {self.name}"
+            )
         named = self.options.variant.split(":")[-1].isdecimal()
         return session_of(artifact, threads, self.index if named else None)
