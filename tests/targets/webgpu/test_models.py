@@ -70,12 +70,36 @@ def test_constants_of_one_kernel_are_apart_though_their_bytes_are_equal() -> Non
 
 
 def test_numbers_of_more_than_32_bits_are_refused() -> None:
-    """Which diagonal, here, may be any."""
+    """What is put before a vector and as much taken from its end, here, may be anything."""
     model = onnx.parser.parse_model(
-        f"{HEAD} g (float[h, w] x, int64 k) => (float[h, w] y) {{ y = Trilu (x, k) }}"
+        f"{HEAD} g (float[h] x, int64[2] pads) => (float[m] y) {{ y = Pad (x, pads) }}"
     )
     net = modelcc.compile(model, target="webgpu", cache=None)
-    x = np.ones((3, 4), np.float32)
-    with pytest.raises(RunError, match=r"computes with 1,099,511,627,776, .* with 32 bits"):
-        net(x, np.int64(2**40))
-    np.testing.assert_array_equal(net(x, np.int64(-1)), np.triu(x, -1))
+    x = np.arange(3, dtype=np.float32)
+    with pytest.raises(RunError, match=r"computes with -?1,099,511,627,776, .* with 32 bits"):
+        net(x, np.array([2**40, -(2**40)]))
+    np.testing.assert_array_equal(net(x, np.array([2, -1])), [0, 0, 0, 1])
+
+
+FAR = (-(2**63), -(2**31) - 1, -(2**31), 3 - 2**31, -2, 5, 2**31 - 3, 2**31 - 1, 2**31, 2**63 - 1)
+
+
+@pytest.mark.parametrize("upper", [0, 1])
+def test_diagonals_may_be_anywhere(upper: int) -> None:
+    """Far from a matrix of any size, given by data or known, they leave all of it or nothing."""
+    x = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
+    form = f"y = Trilu <upper = {upper}> (x, k)"
+    given = onnx.parser.parse_model(
+        f"{HEAD} g (float[h, w] x, int64 k) => (float[h, w] y) {{ {form} }}"
+    )
+    net = modelcc.compile(given, target="webgpu", cache=None)
+    for k in FAR:
+        wanted = (np.triu if upper else np.tril)(x, max(-9, min(k, 9)))
+        np.testing.assert_array_equal(net(x, np.int64(k)), wanted)
+    for k in FAR[2:-2:3]:
+        known = onnx.parser.parse_model(
+            f"{HEAD} g (float[h, w] x) => (float[h, w] y) <int64 k = {{{k}}}> {{ {form} }}"
+        )
+        wanted = (np.triu if upper else np.tril)(x, max(-9, min(k, 9)))
+        found = modelcc.compile(known, target="webgpu", cache=None)(x)
+        np.testing.assert_array_equal(found, wanted)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from modelcc.ir.condition import Condition
-from modelcc.ir.index import Index, Sym
+from modelcc.ir.index import Atom, Index, Sym
 from modelcc.ir.loop import (
     Bitcast,
     Const,
@@ -40,13 +40,31 @@ class WgslIndices:
         return {"mcc_min": "min", "mcc_max": "max"}.get(name, name)
 
 
+class WgslIndexCode(IndexCode):
+    """Index expressions as arithmetic of 32 bits; ``NotImplementedError`` for numbers so large that
+    a sum with another one might not fit."""
+
+    def text(self, e: Index) -> str:
+        if isinstance(e, int):
+            numbers = [e]
+        else:
+            numbers = [] if isinstance(e, Atom) else [e.const, *(c for c, _ in e.terms.values())]
+        if any(abs(number) >= FARTHEST for number in numbers):
+            raise NotImplementedError(f"WGSL computes places in 32 bits, and {e} may have more")
+        return super().text(e)
+
+
+FARTHEST = 1 << 30
+"""Less than this is each number in the places of a shader."""
+
+
 class ExpressionCode:
     """Prints expressions with the names visible in ``code``, and memory in ``rooms``."""
 
     def __init__(self, code: Code, rooms: dict[str, ShaderMemory]) -> None:
         self._code = code
         self._rooms = rooms
-        self.index = IndexCode(code, WgslIndices())
+        self.index = WgslIndexCode(code, WgslIndices())
 
     def operand(self, e: Expr, lane: int = 0) -> CExpression:
         """A lane of the expression."""

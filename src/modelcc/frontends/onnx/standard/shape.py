@@ -7,7 +7,7 @@ import numpy as np
 from modelcc.frontends.kit.parts import joined, sliced, taken_apart
 from modelcc.frontends.kit.slicing import clamped_range
 from modelcc.frontends.kit.stretching import common_shape
-from modelcc.frontends.kit.vectors import BEYOND, operand
+from modelcc.frontends.kit.vectors import BEYOND, operand, vector_of
 from modelcc.frontends.onnx.call import Call, table
 from modelcc.frontends.onnx.standard import runtime_shape
 from modelcc.frontends.onnx.standard.padding import pad
@@ -243,8 +243,21 @@ def eye_like(call: Call) -> str:
 def trilu(call: Call) -> str:
     k: Index = 0
     if call.has(1):
-        (k,) = operand(call, 1).bounded().read(call.labels[1] or "k", Range(-BEYOND, BEYOND))
+        k = _diagonal(call)
     return call.emit(sh.Trilu(call.attrs.flag("upper", True), k), call.input(0))
+
+
+def _diagonal(call: Call) -> Index:
+    """Operand 1; one that the model computes is brought to the matrix's corners, so that its
+    distance from any element is as small as the matrix."""
+    k, label = operand(call, 1), call.labels[1] or "k"
+    if call.known(1) is None and call.type().rank >= 2:
+        rows, columns = call.type().shape[-2:]
+        k = k.clipped(vector_of(call, (-rows,)), vector_of(call, (columns,)))
+    else:
+        k = k.bounded()
+    (found,) = k.read(label, Range(-BEYOND, BEYOND))
+    return found
 
 
 def range_(call: Call) -> str:
