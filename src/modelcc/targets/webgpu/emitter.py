@@ -33,6 +33,7 @@ from modelcc.runtime.webgpu_shaders import Shader, Shared
 from modelcc.targets.c.code import Code
 from modelcc.targets.c.dialect import C99
 from modelcc.targets.c.names import comment
+from modelcc.targets.webgpu.cancellation import cancelled
 from modelcc.targets.webgpu.library import library_of
 from modelcc.targets.webgpu.memory import ShaderMemory, bound_room
 from modelcc.targets.webgpu.pieces import pieces_named
@@ -141,7 +142,7 @@ def verified_shader(
         )
     head += _sizes(code, function, len(head))
     declared: list[str] = []
-    StatementCode(code, rooms, declared).block(function.body)
+    StatementCode(code, rooms, declared, cancelled(function.body)).block(function.body)
     library = library_of(code.lines)
     hidden = ["    mcc_nothing = mcc_group.z;"] if any(NOTHING in t for t in library) else []
     grid, threads = launch_extents(function)

@@ -61,9 +61,12 @@ FARTHEST = 1 << 30
 class ExpressionCode:
     """Prints expressions with the names visible in ``code``, and memory in ``rooms``."""
 
-    def __init__(self, code: Code, rooms: dict[str, ShaderMemory]) -> None:
+    def __init__(
+        self, code: Code, rooms: dict[str, ShaderMemory], cancelled: frozenset[Expr]
+    ) -> None:
         self._code = code
         self._rooms = rooms
+        self._cancelled = cancelled
         self.index = WgslIndexCode(code, WgslIndices())
 
     def operand(self, e: Expr, lane: int = 0) -> CExpression:
@@ -85,7 +88,9 @@ class ExpressionCode:
                 at = f"{self.index.inner(e.offset)} + {self.offset(e.offsets, lane)}"
                 return self._active(self._rooms[e.buffer].load(at), e.dtype, e.active, lane)
             case ScalarCall():
-                args = tuple(self.operand(a, lane) for a in e.args)
+                args = [self.operand(a, lane) for a in e.args]
+                if e in self._cancelled:
+                    args[-1] = _hidden(args[-1])
                 return _kept(call(e.function, args, e.args[0].dtype), e.function, e.args)
             case MulAdd():
                 a, b, c = (self.operand(x, lane) for x in (e.a, e.b, e.c))
@@ -168,7 +173,12 @@ def _kept(sum_: CExpression, function: str, operands: Sequence[Expr]) -> CExpres
     )
     if function not in ("add", "sub") or not any(rounds):
         return sum_
-    return CExpression(f"f32_kept({sum_.text})")
+    return _hidden(sum_)
+
+
+def _hidden(value: CExpression) -> CExpression:
+    """An f32 of which compilers know nothing."""
+    return CExpression(f"f32_kept({value.text})")
 
 
 _ROUNDING = 1 << 22

@@ -38,11 +38,17 @@ from modelcc.targets.webgpu.values import PAIR, value_type
 class StatementCode:
     """Appends statements to ``code``; groups' memory is declared among ``shared``."""
 
-    def __init__(self, code: Code, rooms: dict[str, ShaderMemory], shared: list[str]) -> None:
+    def __init__(
+        self,
+        code: Code,
+        rooms: dict[str, ShaderMemory],
+        shared: list[str],
+        cancelled: frozenset[Expr],
+    ) -> None:
         self._code = code
         self._rooms = rooms
         self._shared = shared
-        self._expressions = ExpressionCode(code, rooms)
+        self._expressions = ExpressionCode(code, rooms, cancelled)
         self._index = self._expressions.index
 
     def block(self, body: Sequence[Stmt]) -> None:
