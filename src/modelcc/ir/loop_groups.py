@@ -8,6 +8,7 @@ groups race if they do so at all, unless one of them has seen the other arrive
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -90,6 +91,11 @@ class _PendingCopy:
     lanes: int
     active: int | None
 
+    @property
+    def places(self) -> Sequence[int]:
+        """The elements that it reads."""
+        return _places(self.offset, self.lanes, 1, self.active)
+
 
 @dataclass
 class _Beside:
@@ -103,8 +109,8 @@ class _Beside:
 
 @dataclass(frozen=True)
 class _Watched:
-    """Memory and its accesses, those of groups only if it is global, and elements with pending
-    copies; nothing writes to ``fixed`` memory."""
+    """Memory and its accesses, those of groups only if it is global, elements with pending copies,
+    and how many copies ``leave`` from each; nothing writes to ``fixed`` memory."""
 
     name: str
     memory: Array
@@ -112,6 +118,7 @@ class _Watched:
     by_thread: _Accesses = field(default_factory=_Accesses)
     by_group: GroupAccesses | None = None
     coming: set[int] = field(default_factory=set[int])
+    leave: Counter[int] = field(default_factory=Counter[int])
 
 
 class Watch:
@@ -200,6 +207,8 @@ class Watch:
         waiting = [thread(*point) for point in points]
         self._warp = list(extents.values())[-1]
         self._held_by_warps, self._copies, self._beside = {}, {}, {}
+        for watched in self._global.values():
+            watched.leave.clear()
         reached: list[int | None] = [0]
         while reached[0] is not None:
             if not self._handing_on:
@@ -254,8 +263,14 @@ class Watch:
         self.store(to, to_offset, undefined(lanes, to.dtype), 1, None)
         self.load(source, offset, lanes, 1, active)
         self._shared[id(to)].coming.update(range(to_offset, to_offset + lanes))
-        batches = self._copies.setdefault(self._thread, [[]])
-        batches[-1].append(_PendingCopy(to, to_offset, source, offset, lanes, active))
+        begun = _PendingCopy(to, to_offset, source, offset, lanes, active)
+        self._leaving(begun).update(begun.places)
+        self._copies.setdefault(self._thread, [[]])[-1].append(begun)
+
+    def _leaving(self, copy: _PendingCopy) -> Counter[int]:
+        """Elements that copies read; nobody counts them where nobody writes."""
+        source = self._global[id(copy.source)]
+        return Counter[int]() if source.fixed else source.leave
 
     def commit(self) -> None:
         """This thread's copies since the last commit are a commit group."""
@@ -267,6 +282,7 @@ class Watch:
         done = max(len(batches) - 1 - pending, 0)
         for one in (one for batch in batches[:done] for one in batch):
             value = self.load(one.source, one.offset, one.lanes, 1, one.active)
+            self._leaving(one).subtract(one.places)
             places = range(one.to_offset, one.to_offset + one.lanes)
             self._shared[id(one.to)].coming.difference_update(places)
             self.store(one.to, one.to_offset, np.reshape(value, one.lanes), 1, None)
@@ -431,6 +447,9 @@ class Watch:
         for element in elements if watched.coming else ():
             if element in watched.coming:
                 self._allow(watched.name, element, "a copy comes there: a wait is missing")
+        for element in elements if writes and watched.leave else ():
+            if watched.leave[element] > 0:
+                self._allow(watched.name, element, "a copy reads there: a wait is missing")
         if watched.by_group is not None:
             found = watched.by_group.conflict(elements, self._order, writes)
             if found is not None:
