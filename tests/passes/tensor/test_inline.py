@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from modelcc.ir.scalar_tree import depth, size
 from modelcc.ir.tensor import Kernel
+from modelcc.ir.tensor_interpreter import run_program
 from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.passes.tensor.inline import DEPTH, SIZE, InlineStages
 
@@ -166,3 +168,117 @@ def test_a_result_is_stored_by_what_goes_on_with_it() -> None:
     }"""
     *_, cast = InlineStages()(parse_tensor_program(text, {})).items
     assert isinstance(cast, Kernel) and cast.inputs == ("p",)
+
+
+ROUNDED = """program @main(%x: f16[4, 8], %c: f32[4, 8], %p: f32[4, 3, 8]) -> ({results}) {{
+  kernel @Turn(%x: f16[4, 8], %c: f32[4, 8]) -> (%t: f16[4, 8]) {{
+    %t: f16[4, 8] = [i < 4, j < 8] f16(f32(%x[i, j]) * %c[i, j] + f32(%x[i, 7 - j]))
+  }}
+  kernel @Cast(%t: f16[4, 8]) -> (%w: f32[4, 1, 8]) {{
+    %w: f32[4, 1, 8] = [i < 4, n < 1, j < 8] f32(%t[i, j])
+  }}
+  {rest}
+}}"""
+
+GROWN = """kernel @Concat(%p: f32[4, 3, 8], %w: f32[4, 1, 8]) -> (%y: f32[4, 4, 8]) {
+  %y: f32[4, 4, 8] = [i < 4, n < 4, j < 8]
+    (%p[i, n, j] if [n < 3] else (%w[i, n - 3, j] if [n >= 3] else 0.0))
+}"""
+EACH = """kernel @Add(%p: f32[4, 3, 8], %w: f32[4, 1, 8]) -> (%y: f32[4, 3, 8]) {
+  %y: f32[4, 3, 8] = [i < 4, n < 3, j < 8] %p[i, n, j] + %w[i, 0, j]
+}"""
+SAME = """kernel @Exp(%w: f32[4, 1, 8]) -> (%y: f32[4, 1, 8]) {
+  %y: f32[4, 1, 8] = [i < 4, n < 1, j < 8] exp(%w[i, n, j])
+}"""
+SUMMED = """kernel @Sum(%w: f32[4, 1, 8]) -> (%y: f32[4]) {
+  %y: f32[4] = [i < 4] sum[j < 8] %w[i, 0, j]
+}"""
+
+
+@pytest.mark.parametrize(
+    ("rest", "results", "kernels"),
+    [
+        (GROWN, "%y", 1),
+        (GROWN, "%y, %t", 2),
+        (GROWN, "%y, %w", 3),
+        (EACH, "%y", 2),
+        (SAME, "%y", 2),
+        (SUMMED, "%y", 2),
+    ],
+    ids=["a cache that grows", "a result", "a wide result", "over again", "fused", "summed"],
+)
+def test_floats_are_rounded_where_another_kernel_reads_them_once(
+    rest: str, results: str, kernels: int
+) -> None:
+    """A rotary embedding in f16, and the cache that it goes to: the same bits."""
+    program = parse_tensor_program(ROUNDED.format(rest=rest, results=results), {})
+    after = InlineStages(roundings=True)(program)
+    assert len(after.items) == kernels
+    rng = np.random.default_rng(0)
+    feeds = {
+        "x": rng.standard_normal((4, 8)).astype(np.float16),
+        "c": rng.standard_normal((4, 8)).astype(np.float32),
+        "p": rng.standard_normal((4, 3, 8)).astype(np.float32),
+    }
+    turned = feeds["x"].astype(np.float32) * feeds["c"] + feeds["x"][:, ::-1].astype(np.float32)
+    found = run_program(after, feeds, {})
+    if rest == GROWN:
+        np.testing.assert_array_equal(found["y"][:, :3], feeds["p"])
+        np.testing.assert_array_equal(found["y"][:, 3], turned.astype(np.float16))
+    wanted = run_program(program, feeds, {})
+    np.testing.assert_array_equal(found["y"], wanted["y"])
+    assert len(InlineStages()(program).items) > 1
+
+
+def test_what_follows_a_sum_is_rounded_with_it() -> None:
+    """A product of f16 writes f16, whatever moves that."""
+    text = """program @main(%a: f16[4, 16], %b: f16[16, 8], %p: f16[3, 8]) -> (%y) {
+      kernel @MatMul(%a: f16[4, 16], %b: f16[16, 8]) -> (%s: f32[4, 8]) {
+        %s: f32[4, 8] = [i < 4, j < 8] sum[k < 16] f32(%a[i, k]) * f32(%b[k, j])
+      }
+      kernel @Cast(%s: f32[4, 8]) -> (%h: f16[4, 8]) {
+        %h: f16[4, 8] = [i < 4, j < 8] f16(%s[i, j])
+      }
+      kernel @Concat(%p: f16[3, 8], %h: f16[4, 8]) -> (%y: f16[7, 8]) {
+        %y: f16[7, 8] = [i < 7, j < 8] (%p[i, j] if [i < 3] else %h[i - 3, j])
+      }
+    }"""
+    program = parse_tensor_program(text, {})
+    assert len(InlineStages(roundings=True)(program).items) == 3
+
+
+def test_a_norm_is_rounded_with_its_sums() -> None:
+    text = """program @main(%x: f32[4, 16], %p: f16[3, 16]) -> (%y) {
+      kernel @Sum(%x: f32[4, 16]) -> (%s: f32[4]) {
+        %s: f32[4] = [i < 4] sum[k < 16] %x[i, k] * %x[i, k]
+      }
+      kernel @Root(%s: f32[4]) -> (%r: f32[4]) {
+        %r: f32[4] = [i < 4] rsqrt(%s[i] + 1.0)
+      }
+      kernel @Cast(%x: f32[4, 16], %r: f32[4]) -> (%h: f16[4, 16]) {
+        %h: f16[4, 16] = [i < 4, j < 16] f16(%x[i, j] * %r[i])
+      }
+      kernel @Concat(%p: f16[3, 16], %h: f16[4, 16]) -> (%y: f16[7, 16]) {
+        %y: f16[7, 16] = [i < 7, j < 16] (%p[i, j] if [i < 3] else %h[i - 3, j])
+      }
+    }"""
+    items = InlineStages(roundings=True)(parse_tensor_program(text, {})).items
+    assert [item.name for item in items if isinstance(item, Kernel)][-2:] == ["Cast", "Concat"]
+
+
+def test_updates_at_places_are_rounded_where_they_are_made() -> None:
+    text = """program @main(%x: f32[2, 8], %k: i64[2], %p: f16[9, 8]) -> (%y) {
+      kernel @Turn(%x: f32[2, 8]) -> (%t: f16[2, 8]) {
+        %t: f16[2, 8] = [i < 2, j < 8] f16(%x[i, j] * %x[i, 7 - j])
+      }
+      scatter %p (%p: f16[9, 8], %k: i64[2], %t: f16[2, 8]) {
+        %y[g, j]: f16[9, 8] = [i < 2, j < 8] (let g = %k[i] below [9] in %t[i, j])
+      }
+    }"""
+    program = parse_tensor_program(text, {})
+    after = InlineStages(roundings=True)(program)
+    assert len(after.items) == 1
+    rng = np.random.default_rng(0)
+    x, p = rng.standard_normal((2, 8)).astype(np.float32), np.zeros((9, 8), np.float16)
+    found = run_program(after, {"x": x, "k": np.array([7, 2]), "p": p}, {})["y"]
+    np.testing.assert_array_equal(found[[7, 2]], (x * x[:, ::-1]).astype(np.float16))

@@ -59,8 +59,8 @@ def decoder(dtype: str, size: int, past: int | str = "p", rows: int = 5) -> Mode
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def scheduled(model: ModelProto, target: str) -> Program:
-    options = chosen_options(target=target)
+def scheduled(model: ModelProto, target: str, precision: str = "f32") -> Program:
+    options = chosen_options(target=target, precision=precision)
     device = make_target(target, target_options(options))
     stages = before_block(pipeline(device, options, NOWHERE), "loop")
     return cast(Program, run_stages(stages, model))
@@ -85,6 +85,42 @@ def test_what_is_turned_and_kept_is_one_kernel(
     found = run_scheduled(program, interpreted(program), feeds, env)
     tolerance = 1e-6 if dtype == "f32" else 2e-3
     np.testing.assert_allclose(found["present"], wanted, rtol=tolerance, atol=tolerance)
+
+
+def projected(size: int) -> ModelProto:
+    """The same of ``x w``, in f32."""
+    model = decoder("f32", size, rows=1)
+    (x,) = (value for value in model.graph.input if value.name == "x")
+    model.graph.input.remove(x)
+    shape = [1, 1, 2, size]
+    weights = np.random.default_rng(2).standard_normal((24, 2 * size)) / 5
+    constants = {"w": weights.astype(np.float32), "shape": np.array(shape)}
+    model.graph.initializer.extend(numpy_helper.from_array(c, n) for n, c in constants.items())
+    model.graph.input.append(helper.make_tensor_value_info("h", TensorProto.FLOAT, (1, 1, 24)))
+    model.graph.node.insert(0, helper.make_node("Reshape", ["hw", "shape"], ["x"]))
+    model.graph.node.insert(0, helper.make_node("MatMul", ["h", "w"], ["hw"]))
+    return model
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80", "opencl", "webgpu", "amdgpu:gfx942"])
+@pytest.mark.parametrize(("precision", "tolerance"), [("f16", 2e-3), ("bf16", 2e-2)])
+def test_what_is_turned_in_few_bits_and_kept_in_many_is_one_kernel(
+    precision: str, tolerance: float, target: str
+) -> None:
+    """Behind the product."""
+    runtime = pytest.importorskip("onnxruntime")
+    model = projected(16)
+    program = scheduled(model, target, precision)
+    assert [f.name.split("_", 1)[1] for f in program.functions][-1] == "Concat"
+    assert len(program.functions) == 3
+    rng = np.random.default_rng(1)
+    shapes = {"h": (1, 1, 24), "past": (1, 2, 7, 16)}
+    feeds = {n: rng.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+    reference = runtime.InferenceSession(model.SerializeToString())
+    (wanted,) = reference.run(None, feeds)
+    found = run_scheduled(program, interpreted(program), feeds, {"p": 7})
+    np.testing.assert_allclose(found["present"], wanted, rtol=tolerance, atol=tolerance)
+    np.testing.assert_array_equal(found["present"][:, :, :7], feeds["past"])
 
 
 def turned(interleaved: int, dtype: str) -> ModelProto:

@@ -52,9 +52,9 @@ from modelcc.ir.tensor import (
     Scatter,
     Stage,
     TensorProgram,
-    item_inputs,
 )
 from modelcc.ir.types import TensorType
+from modelcc.passes.tensor.inline_usage import InlineUsage, repeats, same_points
 
 WORTH_STORING = 8
 """Cost of a value that is rather read from memory than computed anew for every reader's point."""
@@ -78,8 +78,9 @@ class InlineStages:
     """Inline single-stage producers; ``movement_readers`` bounds the copies of a moved read.
 
     What rounds floats to fewer bits is stored, and what makes them wider is inlined into whatever
-    reads it; integers, too, where memory is dear, with ``narrow``.  Without ``choices`` products
-    read no operand of which the point tells where it is read.
+    reads it; integers, too, where memory is dear, with ``narrow``.  With ``roundings`` floats are
+    rounded where they are read, if that is once and by what would be another kernel.  Without
+    ``choices`` products read no operand of which the point tells where it is read.
 
     before::
 
@@ -107,9 +108,10 @@ class InlineStages:
     movement_readers: int = 8
     narrow: bool = False
     choices: bool = True
+    roundings: bool = False
 
     def __call__(self, program: TensorProgram) -> TensorProgram:
-        usage = _InlineUsage.of(program)
+        usage = InlineUsage.of(program)
         growth = _Growth()
         inlined = _Inlined(program.dims)
         items: list[Item] = []
@@ -133,7 +135,7 @@ class InlineStages:
     def _inlines(
         self,
         kernel: Kernel,
-        usage: _InlineUsage,
+        usage: InlineUsage,
         growth: _Growth,
         inlined: _Inlined,
         program: TensorProgram,
@@ -150,9 +152,9 @@ class InlineStages:
         if isinstance(stage.body, Cast) and (self.narrow or _of_floats(stage.body)):
             width = stage.body.value.dtype.bits
             if stage.body.dtype.bits < width:
-                made = inlined.into(kernel).stages[0].body
-                if not (isinstance(made, Cast) and _is_exact(made)):
-                    return False
+                made = inlined.into(kernel).stages[0]
+                if not (isinstance(made.body, Cast) and _is_exact(made.body)):
+                    return self.roundings and usage.goes_to_another_kernel(made)
             if stage.body.dtype.bits > width and isinstance(stage.body.value, Read):
                 return True
         work = growth.of(stage).cost + _quotients(stage) + _roundings(stage)
@@ -169,7 +171,7 @@ class InlineStages:
             return all(_accepts_movement(reader, moved, program) for reader in readers)
         if len(readers) != 1 or readers[0].reduce or stage.output in usage.pinned:
             return False
-        return work < WORTH_STORING or not _repeats(readers[0], stage.output)
+        return work < WORTH_STORING or not repeats(readers[0], stage.output)
 
 
 @dataclass(frozen=True)
@@ -335,13 +337,7 @@ def _lies_apart(moved: Stage, readers: Sequence[Stage]) -> bool:
 def _goes_on(moved: Stage, readers: Sequence[Stage]) -> bool:
     """Whether what has to be stored is read once, by what has as many points: then both are a
     kernel, in which it is in registers (a cache that grows, and is converted)."""
-    if len(readers) != 1 or readers[0].reduce:
-        return False
-    own, other = (
-        sorted((a.extent for a in stage.axes if a.extent != 1), key=str)
-        for stage in (moved, readers[0])
-    )
-    return own == other
+    return len(readers) == 1 and not readers[0].reduce and same_points(moved, readers[0])
 
 
 def _finds_rows(reader: Stage, tensor: str) -> bool:
@@ -384,17 +380,6 @@ def _has_border(type_: TensorType) -> bool:
     return type_.layout is not None and any(b or a for b, a in type_.layout.halo)
 
 
-def _repeats(reader: Stage, tensor: str) -> bool:
-    """Whether ``reader`` has an axis along which it reads one element of ``tensor`` over again."""
-    indices = {i for r in reads(reader.body) if r.tensor == tensor for i in r.indices}
-
-    def stays(name: str) -> bool:
-        """Whether neighbours along an axis, as those of a group, read the same element."""
-        return all(substitute(i, {name: 0}) == substitute(i, {name: 1}) for i in indices)
-
-    return any(a.extent != 1 and stays(a.name) for a in reader.axes)
-
-
 def _chooses(body: Scalar) -> bool:
     """Whether the point tells which of several elements is read."""
     return any(isinstance(node, Guard) and any(reads(node.outside)) for node in walk(body))
@@ -433,30 +418,3 @@ def _is_product(stage: Stage) -> bool:
 def _moved_body(moved: Stage, indices: tuple[Index, ...]) -> Scalar:
     values = {a.name: i for a, i in zip(moved.axes, indices, strict=True)}
     return substitute_indices(moved.body, values)
-
-
-class _InlineUsage:
-    """Who reads and writes tensors, and which must exist in memory (outputs, viewed ones)."""
-
-    def __init__(self, pinned: frozenset[str]) -> None:
-        self.pinned = pinned
-        self.readers: dict[str, list[Stage]] = {}
-        self.writers: dict[str, int] = {}
-
-    @staticmethod
-    def of(program: TensorProgram) -> _InlineUsage:
-        whole: set[str] = set()
-        for item in program.items:
-            if isinstance(item, Scatter):
-                whole.add(item.initial)
-            elif not isinstance(item, Kernel):
-                whole |= set(item_inputs(item))
-        usage = _InlineUsage(frozenset(whole | set(program.outputs)))
-        for item in program.items:
-            if not isinstance(item, Kernel | Scatter):
-                continue
-            for stage in item.stages if isinstance(item, Kernel) else (item.stage,):
-                usage.writers[stage.output] = usage.writers.get(stage.output, 0) + 1
-                for read in reads(stage.body):
-                    usage.readers.setdefault(read.tensor, []).append(stage)
-        return usage

@@ -207,7 +207,7 @@ class DeviceTarget(Target):
         )
         return TensorPasses(
             layouts=(*last, ReadInPlace(BOUNDARY), ReadThroughViews(), SelectParts(self.parts)),
-            inline=InlineStages(choices=False),
+            inline=InlineStages(choices=False, roundings=True),
             operands=(EpilogueAxes(), *turned, SplitScatters(self.gpu), split),
             kernels=(chains, attention, SplitGroups(), *keys, *twins, *self._winograd()),
         )
