@@ -107,6 +107,7 @@ class GroupProduct:
     A thread's columns lie side by side by ``lanes``.  With two ``buffers`` a tile is loaded while
     the one before is used; of more, all but one are being filled by copies.  ``parts`` are those of
     :class:`TensorProduct`.  ``interleaved`` threads of a warp share rows, and columns, two by two.
+    With ``blocked`` sums the terms of a tile are added up by themselves first.
     """
 
     rows: int
@@ -118,6 +119,7 @@ class GroupProduct:
     buffers: int = 1
     parts: int = 1
     interleaved: bool = False
+    blocked: bool = False
 
     @property
     def threads(self) -> int:

@@ -302,13 +302,18 @@ def copying(elements: Index, machine: GpuModel) -> Pointwise:
 
 
 def tiles(found: Contraction, group: Group, machine: GpuModel) -> Iterator[GroupProduct]:
-    """Tiles of a product by the time that they are expected to take."""
+    """Tiles of a product by the time that they are expected to take.
+
+    On processors threads of a group run in turns between barriers, with sums in memory: there sums
+    of floats are blocked for an addition each a block.  On GPUs that takes a register for each.
+    """
     rows, columns = count(found.rows), count(found.columns)
     if min(rows, columns) < FEW:
         return
     after = cost_after(group)
     width = machine.lanes if _whole(found.columns[-1], machine.lanes) else 1
     products = len(found.rights)
+    blocked = machine.virtual and found.left.dtype.is_float
     fitting: list[tuple[float, int, GroupProduct]] = []
     for rank, tile in enumerate(TILES if products == 1 else (*TILES, *TWIN_TILES)):
         lanes = width if tile.thread_columns % (width * products) == 0 else 1
@@ -316,7 +321,9 @@ def tiles(found: Contraction, group: Group, machine: GpuModel) -> Iterator[Group
             continue
         if tile.thread_columns % products:
             continue
-        shaped = replace(tile, lanes=lanes, interleaved=machine.paired and has_squares(tile))
+        shaped = replace(
+            tile, lanes=lanes, interleaved=machine.paired and has_squares(tile), blocked=blocked
+        )
         for one in _buffered(shaped, found, machine):
             for parts in (1, *_parts(one, found, machine)):
                 cut = replace(one, parts=parts)

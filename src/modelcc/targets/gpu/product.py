@@ -13,6 +13,10 @@ grid b, j, i; thread y, x
 With ``parts`` (split-K), a group has some of the terms, and stores its sums to memory; the last one
 of a tile finishes them (:mod:`modelcc.targets.gpu.partial_sums`).
 
+Sums that are ``blocked`` add up the terms of a block before they are added to the total, so that
+rounding errors grow with the number of blocks and not with that of terms (blocked summation:
+Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed., section 4.2).
+
 No barrier follows a single block.  With two buffers, the elements of the next block are loaded
 before the products of this one, and stored to the other buffer after them, so that one barrier
 suffices.  With more, blocks are copied asynchronously, ``buffers - 1`` ahead.  Rows, columns and
@@ -22,10 +26,22 @@ terms may each be several axes: a convolution is the product of gathered pixels 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from math import gcd
 
 from modelcc.ir.index import Index, Sym, ceildiv, floordiv, loop_range, mod
-from modelcc.ir.loop import Alloc, Barrier, Expr, For, Function, Stmt, Store, Var
+from modelcc.ir.loop import (
+    Alloc,
+    Assign,
+    Barrier,
+    Expr,
+    For,
+    Function,
+    ScalarCall,
+    Stmt,
+    Store,
+    Var,
+)
 from modelcc.ir.tensor import Condition
 from modelcc.schedule.expression import vectorisable
 from modelcc.schedule.group_schedule import GroupProduct
@@ -164,11 +180,14 @@ class _TiledProduct:
         return blocks_of_part(ceildiv(extent_of(self._found.terms), s.terms), s.parts)
 
     def _sums(self) -> list[list[Var]]:
-        anchor = self._kernel.group.anchor
-        assert anchor is not None
-        s, zero = self._schedule, widen(self._outer.neutral(anchor), self._lanes)
+        s, zero = self._schedule, self._zero()
         each = range(s.thread_columns // self._lanes)
         return [[self._outer.register("sum", zero) for _ in each] for _ in range(s.thread_rows)]
+
+    def _zero(self) -> Expr:
+        anchor = self._kernel.group.anchor
+        assert anchor is not None
+        return widen(self._outer.neutral(anchor), self._lanes)
 
     def _in_turn(self, readers: Sequence[TileReader], sums: list[list[Var]]) -> list[Stmt]:
         block, inner = self._kernel.names.fresh("kb"), self._outer.nested()
@@ -176,7 +195,7 @@ class _TiledProduct:
         for reader in readers:
             reader.fetch(self._first + Sym(block), inner, ranges)
             inner.statements += reader.put(0)
-        body = (*inner.statements, Barrier(), self._multiply(0, sums))
+        body = (*inner.statements, Barrier(), *self._multiply(0, sums))
         if self._blocks() != 1:  # after one block, products would wait for loads of the next
             body = (*body, Barrier())
         return [For(block, 0, self._blocks(), body)]
@@ -190,7 +209,7 @@ class _TiledProduct:
         ranges = {**self._ranges, block: loop_range(self._blocks())}
         for reader in readers:
             reader.fetch(self._first + Sym(block) + 1, inner, ranges)
-        inner.statements.append(self._multiply(mod(Sym(block), 2), sums))
+        inner.statements += self._multiply(mod(Sym(block), 2), sums)
         for reader in readers:
             inner.statements += reader.put(mod(Sym(block) + 1, 2))
         body = (*inner.statements, Barrier())
@@ -201,10 +220,22 @@ class _TiledProduct:
             copiers, self._kernel.names, self._schedule.buffers, self._blocks(), self._first,
             self._ranges,
         )  # fmt: skip
-        return copied.statements(self._outer, lambda which: [self._multiply(which, sums)])
+        return copied.statements(self._outer, lambda which: self._multiply(which, sums))
 
-    def _multiply(self, which: Index, sums: list[list[Var]]) -> Stmt:
-        """All terms of a block."""
+    def _multiply(self, which: Index, sums: list[list[Var]]) -> list[Stmt]:
+        """All terms of a block, which ``sums`` get one by one, or as a sum of their own."""
+        if not self._schedule.blocked or self._blocks() == 1:
+            return [self._products(which, sums)]
+        at = self._outer.nested()
+        own = [[at.register("part", self._zero()) for _ in line] for line in sums]
+        at.statements.append(self._products(which, own))
+        for total, part in zip(chain(*sums), chain(*own), strict=True):
+            added = ScalarCall("add", (total, part), total.dtype, total.lanes)
+            at.statements.append(Assign(total.name, added))
+        return at.statements
+
+    def _products(self, which: Index, sums: list[list[Var]]) -> Stmt:
+        """Of all terms of a block, added to ``sums``."""
         term = Sym(self._kernel.names.fresh("k"))
         rows = [self._left.at(which, term, self._row(r), 1) for r in range(len(sums))]
         columns = [
