@@ -13,6 +13,7 @@ import pyopencl as cl
 
 from modelcc.runtime.device import DeviceMemory, Groups, OutOfDeviceMemoryError
 from modelcc.runtime.errors import LoadError, RunError
+from modelcc.runtime.opencl_facts import OpenclFacts
 
 STANDARD = "-cl-std=CL1.2"
 SPIRV = (0x07230203).to_bytes(4, "little")
@@ -52,9 +53,19 @@ def open_device(index: int) -> OpenclDevice:
     return OpenclDevice(find_device(index))
 
 
-def extensions(index: int) -> frozenset[str]:
-    """Extensions of device number ``index`` to OpenCL 1.2, by their names; LoadError."""
-    return frozenset(str(find_device(index).extensions).split())
+def device_facts(index: int) -> OpenclFacts:
+    """Of device number ``index``; LoadError if there is none."""
+    device = find_device(index)
+    return OpenclFacts(
+        str(device.vendor),
+        frozenset(str(device.extensions).split()),
+        bool(device.type & cl.device_type.GPU),
+        bool(device.host_unified_memory),
+        int(device.max_compute_units),
+        int(device.global_mem_size),
+        int(device.max_work_group_size),
+        int(device.local_mem_size),
+    )
 
 
 def build_program(context: cl.Context, code: bytes) -> cl.Program:

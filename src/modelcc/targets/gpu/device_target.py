@@ -328,5 +328,5 @@ class DeviceTarget(Target):
                 f"the model is compiled for {kind}, not for {self.name}: load it without a target, "
                 f"or compile it with --target {self.name}"
             )
-        named = self.options.variant.split(":")[-1].isdecimal()
+        named = any(word.isdecimal() for word in self.options.variant.split(":"))
         return session_of(artifact, threads, self.index if named else None)

@@ -76,6 +76,14 @@ class GpuModel:
         """Limits of a group."""
         return GroupLimits(self.group_shared_bytes, self.group_threads)
 
+    @property
+    def portable(self) -> GpuModel:
+        """The machine as languages for any device describe it: scalar accesses, shared memory and
+        barriers; no warp shuffles, matrix instructions, asynchronous copies or arrivals."""
+        return replace(
+            self, lanes=1, exchanges=False, matrix=(), copies=False, arrivals=False, overlaps=False
+        )
+
     def groups_at_once(self, threads: int, registers: int, shared_bytes: int) -> int:
         """Groups that run on an SM at the same time, by the ``threads`` of one, ``registers`` of a
         thread and ``shared_bytes``; 0 if it cannot run at all."""

@@ -1,8 +1,8 @@
 """The target ``opencl``: any device with a driver of OpenCL 1.2.
 
 A device that accepts SPIR-V gets kernels in this form, any other one OpenCL C, which its driver
-compiles.  This machine's driver tells the capabilities; without one, kernels become OpenCL C with
-64-bit floats.
+compiles.  This machine's driver tells the capabilities, and what to schedule for; without one,
+kernels become OpenCL C with 64-bit floats, scheduled for a processor.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ from modelcc.passes.loop.expand_math import expand_math
 from modelcc.passes.loop.expand_narrow import expand_narrow
 from modelcc.runtime.device_parts import CODE
 from modelcc.runtime.errors import LoadError
+from modelcc.runtime.opencl_facts import OpenclFacts
 from modelcc.targets.base import BuildConfig, Module, TargetOptions
 from modelcc.targets.c.emitter import EmitOptions, emit_c
 from modelcc.targets.c.names import symbol
 from modelcc.targets.gpu.device_target import DeviceTarget
 from modelcc.targets.gpu.llvm_kernels import LlvmKernels
-from modelcc.targets.gpu.machine import PROCESSOR, GpuModel
+from modelcc.targets.gpu.machine import GPUS, PROCESSOR, GpuModel
 from modelcc.targets.native.target import native_target
 from modelcc.targets.opencl.dialect import OPENCL
+from modelcc.targets.opencl.machine import model_of
 from modelcc.targets.opencl.spirv import HALVES, KERNELS, spirv_of
 
 DOUBLES, HALF, IL = "cl_khr_fp64", "cl_khr_fp16", "cl_khr_il_program"
-USUAL = frozenset({DOUBLES})
+USUAL = (DOUBLES,)
 SPIRV = "spirv"
 LANGUAGES = ("c", SPIRV)
 _DEVICE = "modelcc.runtime.opencl_device"
@@ -39,11 +41,12 @@ _DEVICE = "modelcc.runtime.opencl_device"
 
 @dataclass(frozen=True)
 class OpenclTarget(DeviceTarget):
-    """A device with those ``extensions`` of OpenCL that matter here; with ``spirv`` it gets SPIR-V
-    instead of OpenCL C."""
+    """A device with those ``extensions`` of OpenCL that matter here and the machine model
+    ``model``; with ``spirv`` it gets SPIR-V instead of OpenCL C."""
 
-    extensions: tuple[str, ...] = tuple(USUAL)
+    extensions: tuple[str, ...] = USUAL
     spirv: bool = False
+    model: GpuModel = PROCESSOR
 
     @property
     def name(self) -> str:
@@ -52,11 +55,11 @@ class OpenclTarget(DeviceTarget):
     @property
     def description(self) -> str:
         language = "SPIR-V" if self.spirv else f"OpenCL C {OPENCL.standard}"
-        return f"device {self.index} of OpenCL, {language}"
+        return f"device {self.index} of OpenCL, {language}, scheduled for {self.gpu.name}"
 
     @property
     def gpu(self) -> GpuModel:
-        return PROCESSOR
+        return self.model.portable
 
     @property
     def form(self) -> str:
@@ -105,28 +108,35 @@ class OpenclTarget(DeviceTarget):
 
 
 def opencl_target(options: TargetOptions) -> OpenclTarget:
-    """The target for ``options``, whose variant is the number of a device (``opencl:1``), a
-    language (``opencl:c``, ``opencl:spirv``) or both (``opencl:1:c``); :class:`ModelError` for
-    others."""
+    """The target for ``options``, whose variant is the number of a device (``opencl:1``), a machine
+    to schedule for (``opencl:rtx40``), a language (``opencl:c``, ``opencl:spirv``), or several of
+    these in this order (``opencl:1:rtx40:c``); :class:`ModelError` for others."""
     words = [word for word in options.variant.split(":") if word]
     language = words.pop() if words and words[-1] in LANGUAGES else ""
+    machine = words.pop() if words and words[-1] in GPUS else ""
     number = ":".join(words) or "0"
     if not number.isdecimal():
-        hint = "opencl:0 is the first one; opencl:0:c or opencl:0:spirv says in which form it"
-        what = f"OpenCL's devices have numbers, and {number!r} is none"
-        raise ModelError(what, (), f"{hint} gets kernels")
+        raise ModelError(f"OpenCL's devices have numbers, and {number!r} is none", (), _HINT)
     host = native_target(replace(options, variant="", threads=1, schedule="", tuned=()))
-    known = extensions_of(int(number))
-    spirv = language == SPIRV or (not language and IL in known)
-    own = tuple(sorted(known & {DOUBLES, HALF}))
-    return OpenclTarget(host, options, int(number), own, spirv)
+    index, facts = int(number), facts_of(int(number))
+    model = model_of(machine, facts)
+    if facts is None:
+        return OpenclTarget(host, options, index, USUAL, language == SPIRV, model)
+    spirv = language == SPIRV or (not language and IL in facts.extensions)
+    own = tuple(sorted(facts.extensions & {DOUBLES, HALF}))
+    return OpenclTarget(host, options, index, own, spirv, model)
 
 
-def extensions_of(number: int) -> frozenset[str]:
-    """Extensions to OpenCL 1.2 of this machine's device ``number``; :data:`USUAL` if there is no
-    such device."""
+_HINT = (
+    "opencl:0 is the first one; opencl:0:c or opencl:0:spirv says in which form it gets kernels, "
+    f"and opencl:NAME what they are scheduled for: {', '.join(GPUS)}"
+)
+
+
+def facts_of(number: int) -> OpenclFacts | None:
+    """What this machine's driver tells of device ``number``; None if there is none."""
     try:
-        found: frozenset[str] = import_module(_DEVICE).extensions(number)
+        found: OpenclFacts = import_module(_DEVICE).device_facts(number)
     except (ImportError, LoadError):
-        return USUAL
+        return None
     return found

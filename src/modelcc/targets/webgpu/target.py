@@ -50,7 +50,7 @@ class WebgpuTarget(DeviceTarget):
         shared, threads = LIMITS.shared_bytes or 0, LIMITS.threads or 1
         piece_bytes = self.model.binding_bytes or BINDING_BYTES
         return replace(
-            self.model,
+            self.model.portable,
             group_shared_bytes=min(self.model.group_shared_bytes, shared),
             group_threads=min(self.model.group_threads, threads),
             binding_bytes=min(piece_bytes, BINDING_BYTES),
