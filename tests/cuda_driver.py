@@ -87,6 +87,7 @@ class FakeDriver:
     CUdevice_attribute = SimpleNamespace(
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR=75,
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR=76,
+        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN=97,
     )
 
     def __init__(
@@ -102,6 +103,7 @@ class FakeDriver:
         self.shared = dict(shared or {})
         self.devices = devices
         self.capability: tuple[int, int] = 8, 6
+        self.most_shared = 227 << 10
         self.maps = dict(maps or {})
         self.encoded: dict[int, Result] = {}
         self.taken: list[Result] = []
@@ -206,7 +208,7 @@ class FakeDriver:
 
     def cuDeviceGetAttribute(self, attrib: int, dev: int) -> Result:
         assert dev >= FIRST_DEVICE
-        return 0, self.capability[attrib - 75]
+        return 0, {75: self.capability[0], 76: self.capability[1], 97: self.most_shared}[attrib]
 
     def cuDeviceTotalMem(self, dev: int) -> Result:
         assert dev >= FIRST_DEVICE
@@ -329,6 +331,8 @@ class FakeDriver:
 
     def cuFuncSetAttribute(self, hfunc: str, attrib: int, value: int) -> Result:
         assert attrib == 8
+        if value > self.most_shared:
+            return (1,)
         self.allowed[hfunc] = value
         return self._told("cuFuncSetAttribute")
 

@@ -281,6 +281,15 @@ def test_code_of_another_architecture(
     assert target is None or find_chip(target[1].removeprefix("cuda:"))
 
 
+def test_a_kernel_whose_groups_share_more_than_there_is() -> None:
+    """As one for an A100 on a desktop's GPU, whose machine code it takes."""
+    driver = FakeDriver(ADD, shared={"add": 138_240})
+    driver.most_shared = 99 << 10
+    message = r"its kernel add share 138,240 bytes, and have 101,376 here; .* --target cuda:sm_86"
+    with pytest.raises(LoadError, match=message):
+        cuda_device.CudaDevice(driver, 0).load(PTX, {"add": (32, 1, 1)})
+
+
 class OfAnotherRelease(FakeDriver):
     """It takes no machine code; of PTX what ``ptx`` says."""
 

@@ -75,7 +75,7 @@ class CudaCalls(StreamCalls):
         if said in _OTHER_GPU:
             raise LoadError(
                 f"{self.name} does not take the model ({said}): it is compiled for another "
-                f"architecture, and this GPU is {_what_to_do(*capability)}"
+                f"architecture, and this GPU is {advice(*capability)}"
             )
         return self.load(result)
 
@@ -91,7 +91,7 @@ class CudaCalls(StreamCalls):
             )
 
 
-def _what_to_do(major: int, minor: int) -> str:
+def advice(major: int, minor: int) -> str:
     """What a GPU is, and how to compile for it."""
     own, chip = f"sm_{major}{minor}", architecture_of(major, minor)
     if chip is None:

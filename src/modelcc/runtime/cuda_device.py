@@ -11,7 +11,7 @@ from cuda.bindings import driver as cuda_driver
 
 from modelcc.artifact.manifest import LibrarySpec
 from modelcc.runtime.cublaslt import CublasLt
-from modelcc.runtime.cuda_calls import CudaCalls
+from modelcc.runtime.cuda_calls import CudaCalls, advice
 from modelcc.runtime.cudnn import Cudnn
 from modelcc.runtime.device import DeviceMemory, Groups
 from modelcc.runtime.dlpack import CUDA, LEGACY_STREAM
@@ -82,18 +82,32 @@ class CudaDevice(StreamDevice):
         }
         texts = {name: self._beside(module, name + _MAPS) for name in kernels}
         self._maps = {name: KernelMaps(text) for name, text in texts.items() if text}
-        attribute = self._api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        for kernel in self._kernels.values():
+        for name, kernel in self._kernels.items():
             if kernel.shared:
-                load(self._api.cuFuncSetAttribute(kernel.function, attribute, kernel.shared))
+                self._let_share(name, kernel)
+
+    def _let_share(self, name: str, kernel: LoadedKernel) -> None:
+        """Give a kernel its shared memory; LoadError if there is less."""
+        attribute = self._api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        answer = self._api.cuFuncSetAttribute(kernel.function, attribute, kernel.shared)
+        most = self._number("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN") if int(answer[0]) else 0
+        if 0 < most < kernel.shared:
+            raise LoadError(
+                f"{self.name} does not take the model: groups of its kernel {name} share "
+                f"{kernel.shared:,} bytes, and have {most:,} here; this GPU is "
+                f"{advice(*self._capability())}"
+            )
+        self._calls.load(answer)
 
     def _capability(self) -> tuple[int, int]:
         """Major and minor number of its compute capability."""
-        kinds, get = self._api.CUdevice_attribute, self._api.cuDeviceGetAttribute
-        words = ("MAJOR", "MINOR")
-        found = (getattr(kinds, f"CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_{w}") for w in words)
-        major, minor = (int(self._calls.load(get(kind, self._device))) for kind in found)
+        major, minor = (self._number(f"COMPUTE_CAPABILITY_{w}") for w in ("MAJOR", "MINOR"))
         return major, minor
+
+    def _number(self, attribute: str) -> int:
+        """What the driver says of the GPU."""
+        kind = getattr(self._api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{attribute}")
+        return int(self._calls.load(self._api.cuDeviceGetAttribute(kind, self._device)))
 
     def _shared(self, module: Any, name: str) -> int:
         """Bytes of dynamic shared memory of a kernel."""

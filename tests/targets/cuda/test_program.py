@@ -18,7 +18,10 @@ import modelcc
 from modelcc.artifact.file import read_artifact
 from modelcc.cli.main import cli
 from modelcc.driver import compile_model
+from modelcc.ir.builder import GraphBuilder
 from modelcc.ir.loop_parser import parse_functions
+from modelcc.ir.types import F16, TensorType
+from modelcc.ops.matmul import MatMul
 from modelcc.options import Options
 from modelcc.report.in_artifact import report_in
 from modelcc.report.page import report_page
@@ -79,6 +82,20 @@ def test_a_model_is_not_loaded_as_another_target_would(
     compile_model(mlp(2), Options(target=made)).save(artifact)
     with pytest.raises(LoadError, match=message):
         modelcc.load(artifact, target=target)
+
+
+def test_code_for_no_gpu_in_particular_fits_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An A100 has groups that share more than a desktop's GPU gives them."""
+    monkeypatch.setattr("modelcc.targets.cuda.target.chip_here", lambda index: None)
+    build = GraphBuilder("product")
+    given = (build.input(name, TensorType((4096, 4096), F16)) for name in "ab")
+    graph = build.build([build.emit(MatMul(), *given, name="y")])
+    shared: list[int] = []
+    for target in ("cuda", "cuda:sm_80"):
+        report = report_in(compile_model(graph, Options(target=target)).artifact)
+        assert report is not None and report.device is not None
+        shared.append(max(use.shared for use in report.device.uses))
+    assert shared[0] <= 99 << 10 < shared[1]
 
 
 @pytest.mark.parametrize("batch", [2, "n"])

@@ -66,7 +66,12 @@ CHIPS: Mapping[str, Chip] = {
     )
 }
 
-DEFAULT = "sm_80"
+PORTABLE = replace(
+    CHIPS["sm_80"],
+    gpu=replace(_A100, group_shared_bytes=min(c.gpu.group_shared_bytes for c in CHIPS.values())),
+)
+"""The oldest one, with groups that share no more than those of any newer one may: desktops' have
+99 KiB, an A100 163."""
 _CAPABILITY = "modelcc.runtime.cuda_capability"
 """Imported on demand, as it needs the package of the driver's functions."""
 

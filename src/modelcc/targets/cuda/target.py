@@ -33,7 +33,7 @@ from modelcc.targets.base import (
     TargetOptions,
 )
 from modelcc.targets.c.names import symbol
-from modelcc.targets.cuda.chips import CHIPS, DEFAULT, Chip, chip_here, find_chip
+from modelcc.targets.cuda.chips import PORTABLE, Chip, chip_here, find_chip
 from modelcc.targets.cuda.convolutions import CUDNN, convolution_call
 from modelcc.targets.cuda.cubin import compiled_kernels
 from modelcc.targets.cuda.libraries import CUBLASLT, product_call
@@ -65,7 +65,7 @@ _ASKED: Mapping[str, str] = MappingProxyType({TF32: ROUNDED, TF32X3: SPLIT})
 class CudaTarget(DeviceTarget):
     """NVIDIA's GPUs that run code for ``chip``."""
 
-    chip: Chip = CHIPS[DEFAULT]
+    chip: Chip = PORTABLE
 
     @property
     def name(self) -> str:
@@ -166,8 +166,8 @@ class CudaTarget(DeviceTarget):
 def cuda_target(options: TargetOptions) -> CudaTarget:
     """The target for ``options``, whose variant is an architecture, a device's number, or both
     (``cuda:sm_90a``, ``cuda:1``, ``cuda:sm_90a:1``).  If none is named, the architecture is that of
-    this machine's GPU with that number, or the oldest if there is none; :class:`ModelError` for
-    others."""
+    this machine's GPU with that number, or, if there is none, code that all run;
+    :class:`ModelError` for others."""
     words = [word for word in options.variant.split(":") if word]
     index = int(words.pop()) if words and words[-1].isdecimal() else 0
     if len(words) > 1:
@@ -179,5 +179,5 @@ def cuda_target(options: TargetOptions) -> CudaTarget:
         raise ModelError(f"kernels of GPUs cannot call a library {others[0]!r}", (), hint)
     own = {"libraries": (), "kernels": "generated"}
     host = native_target(replace(options, variant="", threads=1, schedule="", tuned=(), **own))
-    chip = find_chip(words[0]) if words else chip_here(index) or CHIPS[DEFAULT]
+    chip = find_chip(words[0]) if words else chip_here(index) or PORTABLE
     return CudaTarget(host, options, index, chip)
