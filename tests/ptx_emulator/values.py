@@ -20,7 +20,7 @@ NUMBERS: Mapping[str, npt.DTypeLike] = MappingProxyType(
         "f16x2": np.float16, "bf16x2": ml_dtypes.bfloat16, "tf32": np.float32,
         "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2,
         "e4m3x2": ml_dtypes.float8_e4m3fn, "e5m2x2": ml_dtypes.float8_e5m2,
-        "u16x2": np.uint16, "s16x2": np.int16,
+        "u16x2": np.uint16, "s16x2": np.int16, "f32x2": np.float32,
     }
 )  # fmt: skip
 """Types of instructions as NumPy's; ``x2`` is two numbers of a register."""

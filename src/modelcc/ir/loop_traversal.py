@@ -9,7 +9,7 @@ from modelcc.ir.argument import Argument
 from modelcc.ir.condition import Condition
 from modelcc.ir.copies import CopyAsync, Exchange, Prefetch
 from modelcc.ir.fields import NodeParts
-from modelcc.ir.index import Index, product, symbols
+from modelcc.ir.index import Index, ceildiv, maximum, product, symbols
 from modelcc.ir.loop import (
     Alloc,
     Arrive,
@@ -168,10 +168,14 @@ def launch_extents(function: Function) -> tuple[tuple[Index, ...], tuple[Index, 
 
 
 def launched_groups(groups: tuple[Index, ...], across: int) -> tuple[Index, ...]:
-    """How many ``groups``, the innermost dimension first, a device is asked for: one number of all
-    where any dimension but the first may have more than ``across`` (0: may have any number)."""
-    fits = all(isinstance(n, int) and n <= across for n in groups[1:])
-    return groups if fits or not across else (product(groups),)
+    """How many ``groups``, the innermost dimension first, a device is asked for: where any but the
+    first may have more than ``across`` (0: may have any number), all others are rows, so few of
+    such that they are enough, each a bit shorter than that; groups behind the last one end."""
+    if not across or all(isinstance(n, int) and n <= across for n in groups[1:]):
+        return groups
+    others = product(groups[1:])
+    rows = maximum(ceildiv(others, across), 1)
+    return groups[0], ceildiv(others, rows), rows
 
 
 def has_elements(function: Function, dtype: DType) -> bool:

@@ -22,8 +22,16 @@ pytest.importorskip("modelcc.runtime.cuda_device")
 MANY = 65536
 
 
-@pytest.mark.parametrize("extents", [("65536", "2", "1"), ("2", "65536", "3"), ("n", "2", "n")])
-def test_groups_along_one_dimension_know_where_they_are(extents: tuple[str, str, str]) -> None:
+@pytest.mark.parametrize(
+    ("extents", "name"),
+    [
+        (("65537", "2", "1"), "sm_80"),
+        (("2", "65536", "3"), "sm_90a"),
+        (("n", "2", "n"), "sm_90a"),
+        (("2", "n", "2"), "sm_80"),
+    ],
+)
+def test_groups_in_rows_know_where_they_are(extents: tuple[str, str, str], name: str) -> None:
     a, b, c = extents
     place = f"{b}*{c}*i + {c}*j + k"
     function = parse_function(
@@ -38,16 +46,14 @@ def test_groups_along_one_dimension_know_where_they_are(extents: tuple[str, str,
     i, j, k = np.ogrid[tuple(slice(n if e == "n" else int(e)) for e in extents)]
     steps = (3 * j - 5 * k - i).astype(np.int64)
     x = np.random.default_rng(5).integers(-9, 9, steps.shape)
-    y, chip = np.zeros_like(x), CHIPS["sm_80"]
+    y, chip = np.zeros_like(x), CHIPS[name]
     ptx = ptx_text(llvm_text([function], chip), chip)
     run_ptx(ptx, function, [x, y], {"n": n}, early=False)
     np.testing.assert_array_equal(y, x + steps)
 
 
-@pytest.mark.parametrize(("batch", "grid"), [(100, (1, 1, 100)), (MANY, (MANY, 1, 1))])
-def test_launches_of_many_products_are_of_one_dimension(
-    batch: int, grid: tuple[int, int, int]
-) -> None:
+@pytest.mark.parametrize(("batch", "grid"), [(100, (1, 1, 100)), (MANY, (1, MANY // 2, 2))])
+def test_many_products_are_launched_in_rows(batch: int, grid: tuple[int, int, int]) -> None:
     build = GraphBuilder("products")
     given = (build.input(name, TensorType((batch, 8, 8), F32)) for name in "ab")
     graph = build.build([build.emit(MatMul(), *given, name="y")])

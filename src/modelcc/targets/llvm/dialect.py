@@ -44,7 +44,8 @@ class LlvmGroups:
     arrivals need one.  With ``tiles``, the machine copies boxes of tensors (TMA), and warpgroups
     have these instructions.  Kernels that may be launched ``ahead`` begin before the previous one
     has ended, and wait for it (programmatic dependent launch).  A grid has up to ``across`` groups
-    in its second and third dimension (0: any number).  ``flags`` are at the end of a module.
+    in its second and third dimension (0: any number); ``row`` is the number in the second one.
+    ``flags`` are at the end of a module.
     """
 
     name: str
@@ -72,6 +73,7 @@ class LlvmGroups:
     meeting: Word | None = None
     ahead: bool = False
     across: int = 0
+    row: Word | None = None
     flags: str = ""
 
 
@@ -111,6 +113,7 @@ NVPTX = LlvmGroups(
     ),
     shared_bytes=48 << 10,
     across=65535,
+    row=_sreg("nctaid")[1],
     warp=32,
     matrices=MATRIX_INSTRUCTIONS,
     copies=True,

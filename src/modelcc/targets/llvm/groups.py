@@ -58,21 +58,22 @@ class GroupCode:
         self._index = expressions.index
         self._threads = 1
         self._grid: For | None = None
-        self._folded = False
+        self._others = ""
         self._by_all: frozenset[int] = frozenset()
         self._of_threads: list[str] = []
 
     def loop(self, s: For) -> None:
         """The index of a group or a thread, for all of a function."""
         inner = [o.stop for o in statements(s.body) if isinstance(o, For) and o.kind == s.kind]
-        if s.kind == "thread":
-            word = self._groups.thread[len(inner)]
-            found = self._called(word)
+        words = self._groups.group if s.kind == "grid" else self._groups.thread
+        if s.kind == "grid" and self._grid is None:
+            self._grid, self._others = s, self._rows((*reversed(inner), s.stop))
+        if s.kind == "grid" and self._others and inner:
+            found = self._along(s, inner[:-1], self._others, words[0].result)
         else:
-            word = self._groups.group[0 if self._is_folded(s, inner) else len(inner)]
-            found = self._along(s, inner, self._called(word), word.result)
-        if word.result != "i64":
-            found = self._code.emit(f"zext {word.result} {found} to i64", s.variable)
+            found = self._called(words[len(inner)])
+        if words[0].result != "i64":
+            found = self._code.emit(f"zext {words[0].result} {found} to i64", s.variable)
         self._index.bind(s.variable, found)
         self._code.scope.bounds[s.variable] = Range(0, s.stop - 1)
         if s.kind == "thread":
@@ -83,22 +84,35 @@ class GroupCode:
                 self._code.lane, self._code.warp = s.variable, s.stop
                 self._by_all = frozenset(map(id, s.body))
 
-    def _is_folded(self, s: For, inner: Sequence[Index]) -> bool:
-        """Whether the grid that ``s`` is a loop of, the outermost one first, is launched along one
-        dimension."""
-        if self._grid is None:
-            self._grid, extents = s, (*reversed(inner), s.stop)
-            launched = launched_groups(extents, self._groups.across)
-            self._folded = len(launched) < len(extents)
-        return self._folded
+    def _rows(self, extents: tuple[Index, ...]) -> str:
+        """Where dimensions but the first are launched as rows, the number of the group in all of
+        them, behind whose last one groups end; "" elsewhere."""
+        launched, row = launched_groups(extents, self._groups.across), self._groups.row
+        if launched == extents or row is None:
+            return ""
+        (_, second, third), type_ = self._groups.group, row.result
+        before = self._code.emit(f"mul {type_} {self._called(third)}, {self._called(row)}", "row")
+        place = self._code.emit(f"add {type_} {before}, {self._called(second)}", "place")
+        others = product(extents[1:])
+        if product(launched[1:]) != others:
+            self._end_unless(f"icmp ult {type_} {place}, {self._number(others, type_)}")
+        return place
 
-    def _along(self, s: For, inner: Sequence[Index], group: str, type_: str) -> str:
-        """The number of a ``group`` in the dimension of ``s``, around others."""
-        if self._folded and inner:
-            group = self._code.emit(f"udiv {type_} {group}, {self._number(product(inner), type_)}")
-        if self._folded and s is not self._grid:
-            group = self._code.emit(f"urem {type_} {group}, {self._number(s.stop, type_)}")
-        return group
+    def _end_unless(self, condition: str) -> None:
+        """Groups go on if this holds."""
+        there, before = self._code.emit(condition, "there"), self._code.scope.block
+        end = BasicBlock(self._code.fresh("none"), terminator="ret void")
+        self._code.blocks.append(end)
+        labels = (quoted(b.label) for b in (self._code.begin_block("group"), end))
+        before.terminator = f"br i1 {there}, label %{', label %'.join(labels)}"
+
+    def _along(self, s: For, inner: Sequence[Index], place: str, type_: str) -> str:
+        """The number in the dimension of ``s``, around ``inner`` ones, of a group at a place."""
+        if inner:
+            place = self._code.emit(f"udiv {type_} {place}, {self._number(product(inner), type_)}")
+        if s is not self._grid:
+            place = self._code.emit(f"urem {type_} {place}, {self._number(s.stop, type_)}")
+        return place
 
     def _number(self, size: Index, type_: str) -> str:
         found = self._index.operand(size)
