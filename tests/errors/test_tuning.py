@@ -169,6 +169,7 @@ TUNES = (
     ("--budget 5s --cpu x86-64-v3,+avx512f,-avx512f", "unknown processor", "hint: choose one of"),
     ("--budget 5s --cpu znver4,-avx2", "unknown processor 'znver4,-avx2'", "did you mean 'znver4'"),
     ("--budget 5s --target nowhere", "nowhere", ""),
+    ("--budget 5s --target cuda:sm_80", "target 'cuda' are not measured", "hint: those of native"),
 )
 
 

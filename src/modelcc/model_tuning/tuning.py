@@ -126,7 +126,8 @@ def tune_model(request: TuningRequest) -> Tuning:
     options = request.options
     target = target_of(options)
     if not isinstance(target, CpuTarget):
-        raise ModelError(f"kernels of target {target.name!r} cannot be measured here")
+        hint = "those of native and c are; other targets have the schedules that they estimate"
+        raise ModelError(f"kernels of target {target.name!r} are not measured", (), hint)
     name, key = target.tuning_key, model_key(request.model, options.dims)
     with Database.open(request.database) as database, Worker() as worker:
         default = _session(request, options)
