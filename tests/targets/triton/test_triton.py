@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,6 +40,17 @@ def test_kernels_that_are_alike_are_written_once() -> None:
     text = text_of(attention_block(layers=2))
     assert text.count("def attention_") == 1 < text.count("launch_attention_") - 1
     assert len(kernels.items) > text.count("@triton.jit")
+
+
+def test_a_model_without_constants_is_called_like_any_other() -> None:
+    """There is no file of them then."""
+    op, sample = BY_NAME["Tanh-0"]
+    parts = ast.parse(text_of(graph_of(op, sample, arrays(op, sample), False))).body
+    own = [p for p in parts if isinstance(p, ast.FunctionDef) and p.name == "load_constants"]
+    own += [p for p in parts if isinstance(p, ast.Assign) and ast.unparse(p) == "CONSTANTS = {}"]
+    names = dict[str, Any]()
+    exec(compile(ast.Module(own, []), "model.py", "exec"), names)
+    assert names["load_constants"]("model.npz", "cpu") == {}
 
 
 def test_updates_that_may_meet_are_one_after_the_other_in_a_copy() -> None:

@@ -63,7 +63,9 @@ def check(tensor, name, shape, dtype):
 _CONSTANTS = '''
 
 def load_constants(path, device):
-    """The model's constants by name, from the .npz beside this file."""
+    """The model's constants by name, from the .npz beside this file, if there are any."""
+    if not CONSTANTS:
+        return {}
     with np.load(path) as arrays:
         found = {name: torch.from_numpy(arrays[key]) for name, key in CONSTANTS.items()}
     found = {name: x.view(torch.bfloat16) if CONSTANTS[name].endswith(".bf16") else x
