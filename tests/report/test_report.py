@@ -1,5 +1,6 @@
 """What a report says of the memory plan."""
 
+from dataclasses import replace
 from io import StringIO
 
 import numpy as np
@@ -18,8 +19,8 @@ from modelcc.ops.conv import Conv
 from modelcc.ops.elementwise import Add, Identity
 from modelcc.passes.tensor.rounding import winograd_rounding
 from modelcc.report.page import report_page
-from modelcc.report.report import report_from_json, report_of
-from modelcc.report.tables import report_tables
+from modelcc.report.report import StepRow, report_from_json, report_of
+from modelcc.report.tables import kernel_table, report_tables
 
 KERNEL = Function(
     "copy",
@@ -106,3 +107,18 @@ def test_states_say_whether_they_are_where_they_were() -> None:
     Console(width=200, file=shown).print(report_tables(report))
     for text in wanted:
         assert f"state {text}" in repr(report) and text in shown.getvalue()
+
+
+def test_names_of_kernels_have_room_beside_times_and_roofs() -> None:
+    """In 80 columns, as of a pipe."""
+    names = ("k0_MatMul_Relu", "k1_Softmax")
+    kernels = tuple(
+        StepRow(n, name, ("node",), 10**9, 10**7, seconds=0.0123, roof=1e-3)
+        for n, name in enumerate(names)
+    )
+    report = report_of(program_of((Launch("copy", ("x", "y")),), {}), "opencl", {})
+    text = StringIO()
+    table = kernel_table(replace(report, kernels=kernels))
+    Console(file=text, width=80).print(table)
+    assert all(name[:8] in text.getvalue() for name in names)
+    assert "8%" in text.getvalue() and "81.3" in text.getvalue()

@@ -64,26 +64,30 @@ def summary(report: Report) -> RenderableType:
 
 
 def kernel_table(report: Report) -> Table:
-    """One row for each step of the program, and totals."""
+    """One row for each step of the program, and totals; where times stand beside roofs, what
+    follows from both is left out, so that 80 columns have room for names."""
     profiled = report.seconds
     table = Table(title="kernels", title_justify="left")
     table.add_column("step", no_wrap=True)
     for name in ("kernel", "from"):
         table.add_column(name)
-    roofs = ("roof µs",) if report.roof else ()
-    times = ("µs", "%", "GFLOP/s", *(("of roof",) if roofs else ())) if profiled else ()
+    measured = bool(profiled and report.roof)
+    work = () if measured else ("MFLOP",)
+    roofs = ("roof µs",) if report.roof and not measured else ()
+    times = ("µs", "%", "GFLOP/s", *(("of roof",) if measured else ())) if profiled else ()
     rounding = ("rounding",) if report.rounding else ()
-    for name in ("MFLOP", "bytes", *rounding, *roofs, *times):
+    for name in (*work, "bytes", *rounding, *roofs, *times):
         table.add_column(name, justify="right", no_wrap=True)
     for kernel in report.kernels:
-        cells = [f"{kernel.flops / 1e6:.3f}", byte_text(kernel.bytes)]
+        cells = [f"{kernel.flops / 1e6:.3f}"] if work else []
+        cells.append(byte_text(kernel.bytes))
         cells += [times_text(kernel.rounding)] if report.rounding else []
         cells += [f"{kernel.roof * 1e6:.3g}" if kernel.roof else ""] if roofs else []
         if profiled and kernel.seconds is not None:
             rate = kernel.flops / kernel.seconds / 1e9 if kernel.seconds else 0.0
             share = 100 * kernel.seconds / profiled
             cells += [f"{kernel.seconds * 1e6:.1f}", f"{share:.1f}", f"{rate:.1f}"]
-            cells += [of_roof(kernel)] if roofs else []
+            cells += [of_roof(kernel)] if measured else []
         names = (_shortened(kernel.function), _shortened(_sources(kernel.source)))
         table.add_row(str(kernel.step), *names, *cells)
     if len(report.kernels) > 1:
@@ -93,14 +97,15 @@ def kernel_table(report: Report) -> Table:
 
 
 def _sums(report: Report) -> list[str]:
-    """Totals of the numeric columns; empty where a sum is meaningless."""
-    moved = sum(kernel.bytes for kernel in report.kernels)
-    cells = [f"{report.flops / 1e6:.3f}", byte_text(moved)]
+    """Totals of the columns of figures; empty where a sum means nothing."""
+    seconds, roof = report.seconds, report.roof
+    cells = [] if seconds and roof else [f"{report.flops / 1e6:.3f}"]
+    cells.append(byte_text(sum(kernel.bytes for kernel in report.kernels)))
     cells += [""] if report.rounding else []
-    cells += [f"{report.roof * 1e6:.3g}"] if report.roof else []
-    if seconds := report.seconds:
+    cells += [f"{roof * 1e6:.3g}"] if roof and not seconds else []
+    if seconds:
         cells += [f"{seconds * 1e6:.1f}", "100.0", f"{report.flops / seconds / 1e9:.1f}"]
-        cells += [f"{report.roof / seconds:.0%}"] if report.roof else []
+        cells += [f"{roof / seconds:.0%}"] if roof else []
     return cells
 
 

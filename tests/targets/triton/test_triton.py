@@ -49,7 +49,7 @@ def test_a_model_without_constants_is_called_like_any_other() -> None:
     own = [p for p in parts if isinstance(p, ast.FunctionDef) and p.name == "load_constants"]
     own += [p for p in parts if isinstance(p, ast.Assign) and ast.unparse(p) == "CONSTANTS = {}"]
     names = dict[str, Any]()
-    exec(compile(ast.Module(own, []), "model.py", "exec"), names)
+    exec(compile(ast.Module([*own], []), "model.py", "exec"), names)
     assert names["load_constants"]("model.npz", "cpu") == {}
 
 
