@@ -325,9 +325,12 @@ class WebgpuDevice:
         result: list[dict[str, object]] = []
         for number, span in enumerate(spans):
             if span.size > self._most_bound:
+                helps = "smaller sizes would help"
+                if shader.sizes:
+                    helps += ", or fixed ones (--dim NAME=N), of which kernels see it in pieces"
                 raise RunError(
                     f"{shader.name} uses a tensor of {span.start + span.size:,} bytes, and "
-                    f"{self._name} lets kernels see {self._most_bound:,}; smaller sizes would help"
+                    f"{self._name} lets kernels see {self._most_bound:,}; {helps}"
                 )
             if not span.size:  # another tensor may begin at its place
                 at = number * _APART

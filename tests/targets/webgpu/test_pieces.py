@@ -15,6 +15,7 @@ from modelcc.driver import NOWHERE, pipeline
 from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.types import DTYPES, Array
 from modelcc.pipeline import run_stages
+from modelcc.runtime.errors import RunError
 from modelcc.targets.gpu.machine import PROCESSOR
 from modelcc.targets.webgpu.emitter import shader_of
 from modelcc.targets.webgpu.target import WebgpuTarget, webgpu_target
@@ -47,6 +48,24 @@ def test_elements_of_every_width_are_read_and_written(name: str) -> None:
     y = np.zeros_like(x)
     run("f", [x, y], [])
     np.testing.assert_array_equal(y, x[::-1])
+
+
+@pytest.mark.parametrize(("size", "sizes", "helps"), [("n", [40], "--dim"), ("40", [], "sizes")])
+def test_what_a_binding_cannot_hold_says_what_helps(
+    size: str, sizes: list[int], helps: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fixed sizes do, for which it comes in pieces."""
+    text = f"""func @f(%y: mut f32[{size}]; {", ".join(["n"] * len(sizes))}) {{
+      grid g in 0 .. {size} {{ thread t in 0 .. 1 {{ store %y[g] = f32(1.0) }} }}
+    }}"""
+    device = webgpu_kernels.WebgpuDevice("tests", webgpu_kernels.open_once())
+    device.add([shader_of(parse_function(text))])
+    monkeypatch.setattr(device, "_most_bound", 128)
+    with pytest.raises(
+        RunError, match=r"uses a tensor of 160 bytes, and tests lets .* 128"
+    ) as found:
+        device.launch("f", [(device.allocate(160), 0)], sizes, (40, 1, 1))
+    assert helps in str(found.value) and ("--dim" in str(found.value)) == bool(sizes)
 
 
 def test_pieces_are_buffers_of_their_own() -> None:
