@@ -69,9 +69,10 @@ from modelcc.targets.gpu.evaluation import (
 )
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.operand_tile import multiplied
-from modelcc.targets.gpu.reduction import combine_two, exchanged_by, is_power_of_two, neighbours
+from modelcc.targets.gpu.reduction import is_power_of_two
 from modelcc.targets.gpu.score_scale import unscaled
 from modelcc.targets.gpu.staged_tile import StagedTile, TileCopier
+from modelcc.targets.gpu.team import combine_two, exchanged_by, neighbours
 from modelcc.targets.gpu.warp_squares import in_a_row, interleaved, interleaves
 
 MARGIN = 16

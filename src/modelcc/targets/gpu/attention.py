@@ -71,7 +71,7 @@ from modelcc.targets.gpu.evaluation import (
     only_where,
 )
 from modelcc.targets.gpu.operand_tile import OperandTile, TileReader, multiplied
-from modelcc.targets.gpu.reduction import combine_two
+from modelcc.targets.gpu.team import combine_two
 
 
 def lower_attention(kernel: GroupKernel, schedule: GroupAttention) -> Function:

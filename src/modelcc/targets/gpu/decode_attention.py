@@ -58,8 +58,9 @@ from modelcc.targets.gpu.evaluation import (
     extent_of,
     only_where,
 )
-from modelcc.targets.gpu.reduction import combine_two, exchanged, is_power_of_two, lanes_of
+from modelcc.targets.gpu.reduction import is_power_of_two, lanes_of
 from modelcc.targets.gpu.row_lanes import RowLanes
+from modelcc.targets.gpu.team import combine_two, exchanged
 
 MOST_SUMS = 32
 """Registers of a thread for sums of several rows: for more rows, values are loaded again."""

@@ -60,8 +60,9 @@ from modelcc.targets.gpu.online_softmax import (
     Running,
     where,
 )
-from modelcc.targets.gpu.reduction import combine_two, is_power_of_two, lanes_of
+from modelcc.targets.gpu.reduction import is_power_of_two, lanes_of
 from modelcc.targets.gpu.row_lanes import RowLanes
+from modelcc.targets.gpu.team import combine_two
 
 MOST_ROWS = 4
 """All lanes of a slot compute the same exponentials: with more rows, slower than memory."""

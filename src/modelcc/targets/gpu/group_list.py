@@ -32,7 +32,7 @@ from modelcc.ir.types import BOOL, I32
 from modelcc.schedule.expression import FreshNames
 from modelcc.schedule.group_schedule import ListedScatter
 from modelcc.targets.gpu.evaluation import Evaluation, only_where
-from modelcc.targets.gpu.reduction import combine_two, exchanged
+from modelcc.targets.gpu.team import combine_two, exchanged
 
 NOBODY, ZERO, ONE = (Const(n, I32) for n in (-1, 0, 1))
 

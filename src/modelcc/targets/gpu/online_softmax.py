@@ -38,8 +38,8 @@ from modelcc.schedule.lanes import widen
 from modelcc.targets.gpu.attention_parts import TOTAL, binary_power, powers_of
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Point, only_where
 from modelcc.targets.gpu.flash_decoding_nests import FlashDecodingNests
-from modelcc.targets.gpu.reduction import combine_two
 from modelcc.targets.gpu.row_lanes import RowLanes
+from modelcc.targets.gpu.team import combine_two
 
 LEAST = Const(float("-inf"), F32)
 ZERO = Const(0.0, F32)

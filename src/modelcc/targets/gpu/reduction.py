@@ -16,24 +16,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
-from modelcc.ir.copies import Exchange
 from modelcc.ir.index import Index, Sym, ceildiv, coefficient, floordiv, minimum
 from modelcc.ir.loop import (
     Alloc,
-    Assign,
-    Barrier,
-    Buffer,
     Expr,
     For,
     Function,
-    If,
-    Load,
-    Predicate,
     Reduce,
-    ScalarCall,
     Stmt,
-    Store,
-    Var,
 )
 from modelcc.ir.scalar import Combine
 from modelcc.ir.tensor import Condition
@@ -52,6 +42,7 @@ from modelcc.targets.gpu.evaluation import (
     Point,
     extent_of,
 )
+from modelcc.targets.gpu.team import Team
 
 EXCHANGED_BITS = 32
 """Of a register that threads exchange."""
@@ -77,7 +68,7 @@ def lower_reduction(kernel: GroupKernel, schedule: GroupReduction) -> Function:
     teams = results_beside(nest, few) if s.columns > 1 else without(nest.parallel, few)
     verify_columns(kernel.group, s, teams)
     total = floordiv(extent_of(teams), s.columns)
-    team = Team(s, s.results, fresh("r"), fresh("w"), fresh("t"))
+    team = Team.of(s, s.results, fresh("r"), fresh("w"), fresh("t"))
     grid = fresh("g")
     launch = Launching(((grid, ceildiv(total, s.results)),), team.loops, kernel.dims)
     position = Sym(grid) * s.results + team.row
@@ -240,109 +231,3 @@ def one_lane(combine: Combine, value: Expr) -> Expr:
 def is_power_of_two(count: int) -> bool:
     """Whether ``count`` can be halved down to 1."""
     return count > 0 and count & (count - 1) == 0
-
-
-class Team:
-    """The threads of a group that have a row, or a result, together: loops over ``rows`` rows, over
-    warps and over their threads, whose indices have these names."""
-
-    def __init__(self, s: GroupReduction | GroupRows, rows: int, r: str, w: str, t: str) -> None:
-        self._rows, self._threads, self._warp = rows, s.threads, s.warp
-        across = isinstance(s, GroupReduction) and s.across
-        self._columns = s.columns if isinstance(s, GroupReduction) else 1
-        self.row = Sym(r)
-        if s.warp == 1:
-            loops = ((r, rows), (t, s.threads))
-            self.loops = loops[::-1] if across else loops
-            self._steps = (1, rows) if across else (s.threads, 1)
-            self._own, self.thread = Sym(t), Sym(t)
-            return
-        warps = s.threads // s.warp
-        several = ((w, warps),) if warps > 1 else ()
-        self.loops = ((r, rows), *several, (t, s.warp))
-        self._steps = (warps, 1)
-        self._own: Index = Sym(w) if warps > 1 else 0
-        self.thread: Index = self._own * s.warp + Sym(t)
-        self._lane = Sym(t)
-
-    def part(self, name: str, dtype: DType) -> Buffer | None:
-        """Shared memory that is needed to combine values of ``dtype``."""
-        parts = self._threads if self._warp == 1 else self._threads // self._warp
-        size = parts * self._rows * self._columns
-        return Buffer(name, dtype, size, "shared") if parts > 1 else None
-
-    def combined(
-        self, at: Evaluation, combine: Combine, own: Expr, part: Buffer | None, everywhere: bool
-    ) -> Expr:
-        """What the threads of a row have, combined, in the first of them or ``everywhere``."""
-        if self._warp > 1:
-            return self._exchanged(at, combine, own, part)
-        if part is None:
-            return own
-        at.statements += self._halved(combine, own, part)
-        if everywhere:
-            at.statements.append(Barrier())
-        return self._load(part, 0)
-
-    def _place(self, of: Index) -> Index:
-        return (self.row * self._steps[0] + of * self._steps[1]) * self._columns
-
-    def _load(self, part: Buffer, of: Index) -> Load:
-        return Load(part.name, self._place(of), part.dtype, self._columns)
-
-    def _exchanged(self, at: Evaluation, combine: Combine, own: Expr, part: Buffer | None) -> Expr:
-        """In all threads: each warp's by registers, and then of all warps."""
-        total = exchanged(at, combine, own, self._warp)
-        if part is None:
-            return total
-        first = Predicate((Condition(self._lane, "==", 0),))
-        store = Store(part.name, self._place(self._own), total)
-        at.statements += [If(first, (store,)), Barrier()]
-        whole: Expr = self._load(part, 0)
-        for number in range(1, self._threads // self._warp):
-            whole = combine_two(combine, (whole, self._load(part, number)))
-        return at.named("all", whole)
-
-    def _halved(self, combine: Combine, own: Expr, part: Buffer) -> list[Stmt]:
-        """The upper half is combined with the lower one, until one element is left, which the
-        first thread has written."""
-        place = self._place(self._own)
-        found: list[Stmt] = [Store(part.name, place, own)]
-        count = self._threads
-        while count > 1:
-            count //= 2
-            ends = self._load(part, self._own), self._load(part, self._own + count)
-            both = Store(part.name, place, combine_two(combine, ends))
-            condition = Predicate((Condition(self._own, "<", count),))
-            found += [Barrier(), If(condition, (both,))]
-        return found
-
-
-def exchanged(at: Evaluation, combine: Combine, own: Expr, warp: int, apart: int = 1) -> Var:
-    """What ``warp`` threads, each so far ``apart``, have in registers, combined in all of them."""
-    return exchanged_by(at, combine, own, neighbours(warp, apart))
-
-
-def neighbours(count: int, apart: int = 1) -> tuple[int, ...]:
-    """By which bits the numbers of ``count`` threads, a power of two, differ that are so far
-    ``apart``: the farthest first."""
-    return tuple(apart << bit for bit in reversed(range(count.bit_length() - 1)))
-
-
-def exchanged_by(at: Evaluation, combine: Combine, own: Expr, bits: Sequence[int]) -> Var:
-    """What threads of a warp have in registers whose numbers differ by ``bits``, combined in all
-    of them, in this order."""
-    own = at.named("own", own)
-    total, other = at.register("all", own), at.register("other", own)
-    for number, bit in enumerate(bits):
-        both = combine_two(combine, (total, other))
-        if number:
-            at.statements.append(Assign(other.name, total))
-        at.statements += [Exchange(other.name, bit), Assign(total.name, both)]
-    return total
-
-
-def combine_two(combine: Combine, ends: Sequence[Expr]) -> Expr:
-    """Both of ``ends`` as one."""
-    dtype = ends[0].dtype
-    return ScalarCall(combine_function(combine, dtype), tuple(ends), dtype, ends[0].lanes)

@@ -27,7 +27,8 @@ from modelcc.schedule.nest import LoopVar, Nest, linearise, merge_loops
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.schedule.structure import strip_indices
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of
-from modelcc.targets.gpu.reduction import Team, lanes_of, one_lane, takes_vectors, verify_shares
+from modelcc.targets.gpu.reduction import lanes_of, one_lane, takes_vectors, verify_shares
+from modelcc.targets.gpu.team import Team
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ class _RowThreads:
         self._kernel, self._schedule, self._stages = kernel, schedule, stages
         fresh = kernel.names.fresh
         g, total = fresh("g"), extent_of(stages.outer)
-        self._team = Team(schedule, schedule.rows, fresh("r"), fresh("w"), fresh("t"))
+        self._team = Team.of(schedule, schedule.rows, fresh("r"), fresh("w"), fresh("t"))
         grid = ((g, ceildiv(total, schedule.rows)),)
         self._launch = Launching(grid, self._team.loops, kernel.dims)
         self._thread = self._team.thread

@@ -71,8 +71,8 @@ from modelcc.targets.gpu.evaluation import (
     extent_of,
     only_where,
 )
-from modelcc.targets.gpu.reduction import combine_two, exchanged
 from modelcc.targets.gpu.staged_tile import StagedTile, TileCopier, has_rows_of_terms
+from modelcc.targets.gpu.team import combine_two, exchanged
 from modelcc.targets.isa.fragments import (
     SIDE,
     clear_c,

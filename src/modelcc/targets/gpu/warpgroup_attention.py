@@ -86,8 +86,8 @@ from modelcc.targets.gpu.evaluation import (
     only_where,
 )
 from modelcc.targets.gpu.fragment_elements import BOTH, SIDE, each_side, own, pair, put
-from modelcc.targets.gpu.reduction import combine_two, exchanged
 from modelcc.targets.gpu.score_scale import overflows, unscaled
+from modelcc.targets.gpu.team import combine_two, exchanged
 from modelcc.targets.isa.nvidia_fast import EXP2
 from modelcc.targets.isa.nvidia_wgmma import own_column, own_row
 from modelcc.targets.isa.tile_products import (

@@ -68,7 +68,6 @@ from modelcc.targets.gpu.evaluation import (
     extent_of,
     only_where,
 )
-from modelcc.targets.gpu.reduction import combine_two, exchanged
 from modelcc.targets.gpu.staged_tile import (
     MOST_HELD,
     REGISTER,
@@ -76,6 +75,7 @@ from modelcc.targets.gpu.staged_tile import (
     TileCopier,
     has_rows_of_terms,
 )
+from modelcc.targets.gpu.team import combine_two, exchanged
 from modelcc.targets.isa import amd_mfma, amd_wmma
 from modelcc.targets.isa.fragments import (
     MOST_EVERY,
