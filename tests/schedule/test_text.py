@@ -10,6 +10,7 @@ from modelcc.schedule.group_schedule import (
     GroupAttention,
     GroupProduct,
     GroupReduction,
+    GroupRowProduct,
     GroupRows,
     GroupScatter,
     GroupTranspose,
@@ -53,6 +54,8 @@ ROWS = st.builds(Rows, NUMBERS, NUMBERS, NUMBERS)
 TILES = st.lists(TILED, max_size=3).map(tuple)
 STEPS = st.lists(st.one_of(TILED, ROWS), max_size=3).map(tuple)
 PART = st.one_of(TILED, ROWS, st.builds(StraightRows, TILES, st.booleans()))
+REDUCTION = st.builds(GroupReduction, NUMBERS, NUMBERS, st.booleans())
+GROUP_ROWS = st.builds(GroupRows, NUMBERS, NUMBERS, NUMBERS)
 SCHEDULES = st.one_of(
     st.builds(Parts, st.lists(PART, max_size=3).map(tuple)),
     st.builds(ComputeAt, TILES, st.booleans()),
@@ -69,8 +72,9 @@ SCHEDULES = st.one_of(
     st.builds(Pointwise, NUMBERS, NUMBERS),
     st.builds(GroupTranspose, *[NUMBERS] * 4),
     st.builds(GroupWindows, *[NUMBERS] * 5),
-    st.builds(GroupReduction, NUMBERS, NUMBERS, st.booleans()),
-    st.builds(GroupRows, NUMBERS, NUMBERS, NUMBERS),
+    REDUCTION,
+    GROUP_ROWS,
+    st.builds(GroupRowProduct, GROUP_ROWS, REDUCTION),
     st.builds(GroupProduct, *[NUMBERS] * 7),
     st.builds(TensorProduct, *[NUMBERS] * 6, st.sampled_from(["mma", "mma_tf32"])),
     st.builds(GroupScatter, NUMBERS, NUMBERS),
@@ -111,6 +115,9 @@ def test_the_text_of_a_tile() -> None:
         ("straight_rows(rows(lanes=8))", "column 15: this cannot be within another schedule"),
         ("compute_at(rows(lanes=8))", "column 12: this cannot be within another schedule"),
         ("parts(parts())", "column 7: this cannot be within another schedule"),
+        ("group_row_product(rows=group_rows(threads=4))", "group_row_product needs product"),
+        ("group_row_product(rows=rows(lanes=8))", "rows is group_rows(…)"),
+        ("group_row_product(rows=4)", "rows is group_rows(…)"),
         ("lanes", "column 1: expected one of tiled"),
         ("tiled(**{})", "tiled has vector"),
     ],

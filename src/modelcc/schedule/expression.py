@@ -104,6 +104,10 @@ class PointEmitter:
         self._moved: dict[tuple[str, Index, int], Var] = {}
         self._linear = LinearRows()
 
+    def nested(self) -> PointEmitter:
+        """Of statements inside of these, which may use what is there so far."""
+        return PointEmitter(self.names, self.lanes, self._shared, self._bound)
+
     def forget_arrays(self) -> None:
         """What comes is of another point."""
         self.arrays, self.accesses = {}, {}
@@ -264,7 +268,7 @@ class PointEmitter:
         if not conditions:
             return self.emit(node.inside, point, internal)
         outside = self.emit(node.outside, point, internal)
-        nested = PointEmitter(self.names, self.lanes, self._shared, self._bound)
+        nested = self.nested()
         nested._spread = dict(self._spread)
         nested.arrays, nested.accesses = self.arrays, self.accesses
         nested._moved, nested.ranges = dict(self._moved), self.ranges

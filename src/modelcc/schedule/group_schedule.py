@@ -100,6 +100,16 @@ class GroupRows:
 
 
 @dataclass(frozen=True)
+class GroupRowProduct:
+    """A contraction of few rows that stages before it make: each group makes all of these as
+    ``rows`` says, in shared memory, with the same threads that then share the terms of its results
+    as ``product`` says."""
+
+    rows: GroupRows
+    product: GroupReduction
+
+
+@dataclass(frozen=True)
 class GroupProduct:
     """A contraction by tiles of ``rows`` by ``columns`` results and ``terms`` of the sum in shared
     memory, of which a thread has ``thread_rows`` by ``thread_columns`` results in registers.
@@ -283,6 +293,7 @@ GroupSchedule: TypeAlias = (
     | GroupArrays
     | GroupReduction
     | GroupRows
+    | GroupRowProduct
     | GroupProduct
     | TensorProduct
     | GroupAttention

@@ -6,6 +6,7 @@
     parts(tiled(vector=a0, lanes=8), rows(lanes=8, unroll=2))
     library(name=openblas, symbol=cblas_sgemm)
     group_product(rows=64, columns=64, terms=8, thread_rows=4, thread_columns=4)
+    group_row_product(rows=group_rows(threads=128), product=group_reduction(threads=32, results=4))
 
 Fields that have their default are left out.  The grammar is a part of Python's expressions.
 """
@@ -26,6 +27,7 @@ from modelcc.schedule.group_schedule import (
     GroupDecode,
     GroupProduct,
     GroupReduction,
+    GroupRowProduct,
     GroupRows,
     GroupScatter,
     GroupTranspose,
@@ -67,6 +69,7 @@ _WORDS: Mapping[str, type[Schedule | Part]] = MappingProxyType(
         "group_arrays": GroupArrays,
         "group_reduction": GroupReduction,
         "group_rows": GroupRows,
+        "group_row_product": GroupRowProduct,
         "group_product": GroupProduct,
         "tensor_product": TensorProduct,
         "group_attention": GroupAttention,
@@ -89,6 +92,8 @@ _WANTED: Mapping[str, str] = MappingProxyType(
         "int": "a number",
         "Factors": "{loop: number, …}",
         "Tiled | None": "tiled(…)",
+        "GroupRows": "group_rows(…)",
+        "GroupReduction": "group_reduction(…)",
         "tuple[Step, ...]": "[tiled(…), rows(…), …]",
     }
 )
@@ -115,7 +120,7 @@ def _printed(schedule: Schedule | Part) -> str:
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, Tiled):
+    if isinstance(value, Tiled | GroupRows | GroupReduction):
         return _printed(value)
     if isinstance(value, tuple) and isinstance(value[0], Tiled | Rows):
         return f"[{', '.join(map(_printed, cast('tuple[Step, ...]', value)))}]"
@@ -181,6 +186,10 @@ def _parsed_value(node: ast.expr, field: Field[Any]) -> Any:
         case ast.Dict(keys=keys, values=values), "Factors":
             return tuple(map(_factor, keys, values))
         case ast.Call(func=ast.Name(id="tiled")), "Tiled | None":
+            return _parsed(node)
+        case ast.Call(func=ast.Name(id=name)), "GroupRows" | "GroupReduction" if (
+            f"{name}(…)" == _WANTED[kind]
+        ):
             return _parsed(node)
         case ast.List(elts=steps), "tuple[Step, ...]" if steps:
             return tuple(map(_step, steps))

@@ -20,6 +20,7 @@ from modelcc.schedule.group_schedule import (
     GroupAttention,
     GroupProduct,
     GroupReduction,
+    GroupRowProduct,
     GroupRows,
     Pointwise,
 )
@@ -30,6 +31,29 @@ SMALL = GroupProduct(4, 8, 4, 2, 4)
 AHEAD = replace(SMALL, buffers=2)
 WIDE = GroupProduct(8, 8, 4, 2, 4, lanes=4, buffers=2)
 COPIED = replace(WIDE, buffers=4)
+HALVES = GroupReduction(4, 2, lanes=8, warp=4, ahead=2)
+OF_ONE = (
+    GroupRowProduct(GroupRows(8, 1, kept=5), HALVES),
+    GroupRowProduct(GroupRows(8, 1, kept=8, lanes=4, warp=4, ahead=True), HALVES),
+    GroupRowProduct(GroupRows(4, 2, lanes=8, warp=4), HALVES),
+    GroupRowProduct(GroupRows(2, 4, lanes=2), replace(HALVES, warp=1, ahead=1)),
+    GroupRowProduct(GroupRows(16, 1), GroupReduction(8, 2, warp=4, ahead=5)),
+    GroupRowProduct(GroupRows(16, 2), GroupReduction(32, 1, warp=16)),
+)
+FLOATS = GroupReduction(8, 2, lanes=4, warp=8, ahead=2, rows=3)
+OF_THREE = (
+    GroupRowProduct(GroupRows(4, 4, kept=18, lanes=2), FLOATS),
+    GroupRowProduct(GroupRows(4, 4, kept=20, lanes=4, ahead=True), FLOATS),
+    GroupRowProduct(GroupRows(8, 4, kept=12, lanes=4, warp=8), replace(FLOATS, results=4)),
+    GroupRowProduct(GroupRows(16, 8), replace(FLOATS, threads=32, results=4, ahead=3)),
+)
+ACROSS = GroupReduction(4, 8, across=True, ahead=3, rows=4)
+OF_FOUR = (
+    GroupRowProduct(GroupRows(8, 4, warp=8), ACROSS),
+    GroupRowProduct(GroupRows(4, 8), ACROSS),
+    GroupRowProduct(GroupRows(4, 4, kept=9), replace(ACROSS, results=4, columns=4)),
+    GroupRowProduct(GroupRows(2, 4), replace(ACROSS, results=2, ahead=1, rows=1)),
+)
 RUNS: list[tuple[str, Schedule | None]] = [
     ("product", SMALL),
     ("product", AHEAD),
@@ -60,6 +84,9 @@ RUNS: list[tuple[str, Schedule | None]] = [
     ("gathered rows", GroupRows(4, 2, kept=8, lanes=8, warp=4)),
     ("gathered rows", GroupRows(4, 2, kept=8, lanes=8, warp=4, ahead=True)),
     ("gathered rows", GroupRows(4, 2, lanes=2, warp=2)),
+    *(("norm and product", schedule) for schedule in OF_ONE),
+    *(("norm and twins", schedule) for schedule in OF_THREE),
+    *(("softmax and product", schedule) for schedule in OF_FOUR),
     ("terms", GroupReduction(4, 3, lanes=4, warp=2)),
     ("terms", GroupReduction(8, 1, lanes=2, warp=8)),
     ("sum", GroupReduction(4, 2, across=True)),
@@ -117,6 +144,11 @@ def without_barrier(function: Function, number: int) -> Function:
         ("softmax", GroupRows(4, 2, warp=2), 2),
         ("softmax", GroupRows(4, 2, warp=4), 0),
         ("terms", GroupReduction(4, 3, lanes=4, warp=2), 1),
+        ("norm and product", OF_ONE[1], 2),
+        ("norm and product", OF_ONE[2], 1),
+        ("norm and product", OF_ONE[4], 5 + 1 + 1),
+        ("norm and twins", OF_THREE[2], 1),
+        ("softmax and product", OF_FOUR[1], 3 + 3 + 1 + 4 * 2),
         ("attention", GroupAttention(4, 4, 4, 2), 5),
         ("causal", GroupAttention(2, 2, 4, 1), 5),
         ("grouped queries", GroupAttention(4, 4, 8, 1), 5),

@@ -89,6 +89,16 @@ def _places(view: View, types: Mapping[str, TensorType]) -> tuple[int | None, ..
     return tuple(None if extent == 1 else next(left) for extent in base.shape)
 
 
+def through_views(
+    stages: Sequence[Stage], through: Mapping[str, View], types: Mapping[str, TensorType]
+) -> tuple[Stage, ...] | None:
+    """``stages`` that read what views ``through`` are of, by their outputs; None if these differ in
+    other axes than those of one element."""
+    if any(_places(view, types) is None for view in through.values()):
+        return None
+    return tuple(_stage(stage, through, types) for stage in stages)
+
+
 def _stage(stage: Stage, through: Mapping[str, View], types: Mapping[str, TensorType]) -> Stage:
     def visit(node: Scalar) -> Scalar:
         while isinstance(node, Read) and node.tensor in through:

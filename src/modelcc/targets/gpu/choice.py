@@ -38,6 +38,7 @@ from modelcc.targets.gpu.partial_sums import parts_cycles, parts_of
 from modelcc.targets.gpu.pointwise import takes_lanes
 from modelcc.targets.gpu.product import has_squares
 from modelcc.targets.gpu.row_choice import reduction_schedules, row_schedules
+from modelcc.targets.gpu.row_product_choice import row_product_schedules
 from modelcc.targets.gpu.sizes import FEW, count, number
 from modelcc.targets.gpu.tensor_choice import tensor_tiles, tensor_time
 from modelcc.targets.gpu.tensor_product import SPLIT, matrix_type
@@ -144,8 +145,9 @@ def choices(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupSchedule]:
     if group is not None:
         yield from _of_points(kernel, group, machine)
     elif not kernel.leaves:
-        rows = (row_schedules, running_schedules, decode_schedules, attention_schedules)
-        for find in (*rows, chain_schedules, array_schedules):
+        rows = (row_product_schedules, row_schedules)
+        attention = (running_schedules, decode_schedules, attention_schedules)
+        for find in (*rows, *attention, chain_schedules, array_schedules):
             try:
                 yield from find(kernel, machine)
             except ScheduleError:

@@ -30,6 +30,7 @@ from modelcc.passes.tensor.epilogue_axes import EpilogueAxes
 from modelcc.passes.tensor.fuse import FuseKernels
 from modelcc.passes.tensor.fuse_chains import FuseChains
 from modelcc.passes.tensor.fuse_contractions import FuseContractions
+from modelcc.passes.tensor.fuse_row_products import FuseRowProducts
 from modelcc.passes.tensor.inline import InlineStages
 from modelcc.passes.tensor.read_in_place import ReadInPlace
 from modelcc.passes.tensor.read_through_views import ReadThroughViews
@@ -75,6 +76,7 @@ from modelcc.targets.gpu.passes.split_reductions import SplitReductions
 from modelcc.targets.gpu.passes.split_scatters import SplitScatters
 from modelcc.targets.gpu.passes.winograd import GroupWinograd
 from modelcc.targets.gpu.passes.winograd_cost import GroupWinogradCost
+from modelcc.targets.gpu.row_product_cost import pays_as_row_product
 from modelcc.targets.gpu.working_memory import with_working_memory
 from modelcc.targets.kernel_use import CompiledKernel, DeviceFacts
 from modelcc.targets.llvm.program import entry_name
@@ -187,7 +189,7 @@ class DeviceTarget(Target):
         compute or that are split within a kernel, and attention.  Attention in one kernel, also
         with few keys, as launches are expensive; with few rows and many keys in two where the
         device has warp shuffles, unless one kernel handles all of them.  Gated products in one
-        kernel, unless a library may compute either."""
+        kernel, and norms in the few-row products of them, unless a library may compute either."""
         few = self.gpu.exchanges
         keys = (SplitKeys(self.gpu.units, self.gpu),) if few else ()
         last, turned = ((ChannelsLast(),), (PermuteOperands(),)) if self.gpu.matrix else ((), ())
@@ -201,6 +203,8 @@ class DeviceTarget(Target):
         )
         chains = FuseChains(partial(runs_as_chain, machine=self.gpu))
         twins = () if self.libraries else (FuseGatedProducts(self.gpu),)
+        pays = partial(pays_as_row_product, machine=self.gpu)
+        rows = () if self.libraries else (FuseRowProducts(pays),)
         products = not self.libraries and not self.gpu.arrivals
         split = SplitReductions(
             self.gpu.units, products=products, fusion=(FuseKernels(), chains, attention)
@@ -209,7 +213,7 @@ class DeviceTarget(Target):
             layouts=(*last, ReadInPlace(BOUNDARY), ReadThroughViews(), SelectParts(self.parts)),
             inline=InlineStages(choices=False, roundings=True),
             operands=(EpilogueAxes(), *turned, SplitScatters(self.gpu), split),
-            kernels=(chains, attention, SplitGroups(), *keys, *twins, *self._winograd()),
+            kernels=(chains, attention, SplitGroups(), *keys, *twins, *self._winograd(), *rows),
         )
 
     def _winograd(self) -> Iterator[GroupWinograd]:

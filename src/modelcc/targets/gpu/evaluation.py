@@ -60,11 +60,17 @@ UNKNOWN: Bounds = {}
 
 @dataclass(frozen=True)
 class GroupKernel:
-    """A canonical kernel that is to become the function ``name``."""
+    """A canonical kernel that is to become the function ``name``, maybe a part of a ``whole``
+    one."""
 
     kernel: CanonicalKernel
     name: str
     source: tuple[str, ...] = ()
+    whole: GroupKernel | None = None
+
+    def part(self, kernel: CanonicalKernel) -> GroupKernel:
+        """Some stages of it, whose names are those of the same function."""
+        return GroupKernel(kernel, self.name, self.source, self)
 
     @cached_property
     def types(self) -> Mapping[str, TensorType]:
@@ -84,6 +90,8 @@ class GroupKernel:
     @cached_property
     def names(self) -> FreshNames:
         """Fresh names in the function."""
+        if self.whole is not None:
+            return self.whole.names
         axes = [a.name for s in self.kernel.stages for a in (*s.axes, *s.reduce)]
         parts = [f"{name}{part}" for name in axes for part in ("", "o", "v", "b")]
         made = [stage.output for stage in self.kernel.stages]
@@ -149,6 +157,13 @@ class Evaluation:
     def nested(self, lanes: Lanes | None = None) -> Evaluation:
         """Of statements inside of others."""
         return Evaluation(self.names, lanes=lanes)
+
+    def inside(self) -> Evaluation:
+        """Of statements inside of these, at the same points: what was loaded is there."""
+        found = Evaluation(self.names, lanes=self.lanes)
+        found._emitter = self._emitter.nested()
+        found._emitter.statements = found.statements
+        return found
 
     def beside(self, lanes: Lanes | None = None) -> Evaluation:
         """Of another point, or vector of points, whose statements stand among these."""

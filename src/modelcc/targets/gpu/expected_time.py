@@ -9,6 +9,7 @@ from modelcc.schedule.canonical import canonical
 from modelcc.schedule.group_schedule import (
     GroupProduct,
     GroupReduction,
+    GroupRowProduct,
     GroupTranspose,
     Pointwise,
     TensorProduct,
@@ -62,7 +63,7 @@ def kernel_seconds(kernel: Kernel, program: TensorProgram, machine: GpuModel) ->
         schedule = default_schedule(grouped.kernel, machine)
     except NoScheduleError:
         return None
-    if isinstance(schedule, GroupReduction):
+    if isinstance(schedule, GroupReduction | GroupRowProduct):
         return 0.0
     if isinstance(schedule, Pointwise | GroupTranspose) and grouped.group.anchor is None:
         moved = sum(prod(map(number, t.shape)) * t.dtype.bytes for t in grouped.types.values())

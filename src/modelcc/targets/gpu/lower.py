@@ -16,6 +16,7 @@ from modelcc.schedule.group_schedule import (
     GroupDecode,
     GroupProduct,
     GroupReduction,
+    GroupRowProduct,
     GroupRows,
     GroupSchedule,
     GroupTranspose,
@@ -40,6 +41,7 @@ from modelcc.targets.gpu.pointwise import lower_pointwise
 from modelcc.targets.gpu.product import lower_product
 from modelcc.targets.gpu.reduction import lower_reduction
 from modelcc.targets.gpu.residency import resident_groups
+from modelcc.targets.gpu.row_product import lower_row_product
 from modelcc.targets.gpu.rows import lower_rows
 from modelcc.targets.gpu.strips import lower_windows
 from modelcc.targets.gpu.tensor_attention import lower_tensor_attention
@@ -73,6 +75,7 @@ _KINDS: Mapping[type, Callable[..., Function]] = MappingProxyType(
         GroupArrays: lower_arrays,
         GroupReduction: lower_reduction,
         GroupRows: lower_rows,
+        GroupRowProduct: lower_row_product,
         GroupProduct: lower_product,
         TensorProduct: _tensor_product,
         GroupAttention: lower_attention,

@@ -16,10 +16,16 @@ from modelcc.ir.index import symbols
 from modelcc.ir.loop import Function, Parameter
 from modelcc.ir.loop_traversal import launch_extents
 from modelcc.ir.scalar_tree import reads
-from modelcc.schedule.group_schedule import GroupProduct, GroupReduction, TensorProduct
+from modelcc.schedule.group_schedule import (
+    GroupProduct,
+    GroupReduction,
+    GroupRowProduct,
+    TensorProduct,
+)
 from modelcc.schedule.schedule import Schedule
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.row_product import find_row_product
 from modelcc.targets.llvm.groups import shared_bytes
 
 LEAST_BYTES = 32 << 10
@@ -39,7 +45,11 @@ def overlapping(
     beside it."""
     if not machine.overlaps:
         return function
-    multiplies = isinstance(schedule, GroupReduction | GroupProduct | TensorProduct)
+    multiplies = isinstance(
+        schedule, GroupReduction | GroupRowProduct | GroupProduct | TensorProduct
+    )
+    if isinstance(schedule, GroupRowProduct):
+        kernel = find_row_product(kernel).product
     names = _multiplied(kernel) if multiplies else frozenset[str]()
     most = machine.l2_bytes // CACHE_SHARE
 

@@ -13,7 +13,8 @@ Where threads exchange no registers, or neighbours have neighbouring results, al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
 
 from modelcc.ir.index import Index, Sym, ceildiv, coefficient, floordiv, minimum
@@ -26,7 +27,8 @@ from modelcc.ir.loop import (
     Stmt,
 )
 from modelcc.ir.scalar import Combine
-from modelcc.ir.tensor import Condition
+from modelcc.ir.scalar_tree import children
+from modelcc.ir.tensor import Bind, Condition, Guard, Read, Scalar
 from modelcc.ir.types import DType
 from modelcc.schedule.expression import accumulate, combine_function, vectorisable
 from modelcc.schedule.group_schedule import GroupReduction, GroupRows
@@ -48,9 +50,26 @@ EXCHANGED_BITS = 32
 """Of a register that threads exchange."""
 
 
+@dataclass(frozen=True)
+class MadeFirst:
+    """An operand that all threads of a group make in shared memory before they use it: ``code``
+    adds what these do, in a team each, to an evaluation, and gives the memory."""
+
+    tensor: str
+    code: Callable[[Evaluation, Team, Launching], Sequence[Stmt]]
+
+
 def lower_reduction(kernel: GroupKernel, schedule: GroupReduction) -> Function:
     """The function of a kernel; :class:`ScheduleError` if it does not begin with a reduction, or
     terms are no whole vectors."""
+    return kernel.function(reduction_body(kernel, schedule))
+
+
+def reduction_body(
+    kernel: GroupKernel, schedule: GroupReduction, first: MadeFirst | None = None
+) -> tuple[Stmt, ...]:
+    """What :func:`lower_reduction` does; what is read besides an operand that is made ``first`` is
+    on its way meanwhile, as far as a thread reads ahead."""
     nest, s = kernel.group.anchor, schedule
     if nest is None or nest.combine is None or not share_terms(kernel.group.anchors):
         raise ScheduleError("threads share reductions")
@@ -83,9 +102,11 @@ def lower_reduction(kernel: GroupKernel, schedule: GroupReduction) -> Function:
         point = {**units, **outer.place_vector(teams, place, s.columns)}
         point[teams[-1].name] += Sym(beside.variable)
     points = _rows_at(few, point)
-    owns = _own(kernel, s, team, outer, points, beside)
+    sums = _TermSums(kernel, s, team, outer, points, beside)
+    shared = list(sums.begin(first, launch)) if first is not None else []
+    owns = sums.own()
     parts = [team.part(fresh("part"), own.dtype) for own in owns]
-    shared = [Alloc(part) for part in parts if part is not None]
+    shared += [Alloc(part) for part in parts if part is not None]
     wholes = [
         team.combined(outer, nest.combine, own, part, everywhere=False)
         for own, part in zip(owns, parts, strict=True)
@@ -95,7 +116,7 @@ def lower_reduction(kernel: GroupKernel, schedule: GroupReduction) -> Function:
         last.finish(kernel.group, at, wholes[number * each : (number + 1) * each])
     mine = (Condition(team.thread, "==", 0), Condition(position, "<", total))
     body = [*outer.statements, *launch.guarded(mine, last.statements)]
-    return kernel.function(launch.around(shared, body))
+    return launch.around(shared, body)
 
 
 def share_terms(nests: Sequence[Nest]) -> bool:
@@ -123,51 +144,114 @@ def _rows_at(few: Sequence[LoopVar], point: Point) -> list[Point]:
     return [{**point, **dict(zip(names, at, strict=True))} for at in product(*extents)]
 
 
-def _own(
-    kernel: GroupKernel,
-    s: GroupReduction,
-    team: Team,
-    outer: Evaluation,
-    points: Sequence[Point],
-    beside: Lanes | None,
-) -> list[Expr]:
+class _TermSums:
     """What a thread's terms are combined to by each nest that reduces, at each of ``points``, one
     after the other, each of which may have others ``beside`` it."""
-    nests = kernel.group.anchors
-    nest, wide = nests[0], max(s.lanes, s.columns)
-    assert nest.combine is not None
-    zero = widen(outer.neutral(nest), wide)
-    owns = [outer.register("own", zero) for _ in points for _ in nests]
-    term, count = kernel.names.fresh("k"), ceildiv(extent_of(nest.reduce), s.lanes)
-    lanes = beside or lanes_of(kernel, s.lanes)
 
-    def terms(vectors: Sequence[Index]) -> tuple[Stmt, ...]:
+    def __init__(
+        self,
+        kernel: GroupKernel,
+        s: GroupReduction,
+        team: Team,
+        outer: Evaluation,
+        points: Sequence[Point],
+        beside: Lanes | None,
+    ) -> None:
+        self._s, self._team, self._outer, self._names = s, team, outer, kernel.names
+        self._points, self._beside = points, beside
+        self._nests = nests = kernel.group.anchors
+        zero = widen(outer.neutral(nests[0]), max(s.lanes, s.columns))
+        self._registers = [outer.register("own", zero) for _ in points for _ in nests]
+        self._term = kernel.names.fresh("k")
+        self._count = ceildiv(extent_of(nests[0].reduce), s.lanes)
+        self._lanes = beside or lanes_of(kernel, s.lanes)
+        self._done = 0
+
+    def begin(self, first: MadeFirst, launch: Launching) -> Sequence[Stmt]:
+        """The first vectors; all that they need besides what is made ``first`` is read before
+        that.  Memory that this takes."""
+        several = 0
+        if isinstance(self._count, int):
+            several = min(self._s.ahead, self._count // self._s.threads)
+        inner = self._outer.beside(self._lanes)
+        places = self._places(inner, self._vectors(self._team.thread, several))
+        for place in places:
+            for body, point in self._each():
+                for read in plain_reads(body):
+                    if read.tensor != first.tensor:
+                        inner.value(read, {**point, **place})
+        shared = first.code(self._outer, self._team, launch)
+        if places:
+            sums = inner.inside()
+            sums.statements += self._added(sums, places)
+            # A loop, of one turn: behind the last one the next kernel may be launched.
+            turn = self._names.fresh("n")
+            self._outer.statements.append(For(turn, 0, 1, tuple(sums.statements)))
+        self._done = several * self._s.threads
+        return shared
+
+    def own(self) -> list[Expr]:
+        """All sums."""
+        s, start, count = self._s, self._team.thread, self._count
+        step, done = s.threads * s.ahead, self._done
+        if s.ahead > 1 and isinstance(count, int):
+            whole = done + (count - done) // step * step
+            if whole > done:
+                several = self._terms(self._vectors(Sym(self._term), s.ahead))
+                loop = For(self._term, start + done, whole, several, step)
+                self._outer.statements.append(loop)
+            rest = (count - whole) // s.threads
+            if rest:
+                self._outer.statements += self._terms(self._vectors(start + whole, rest))
+            done = whole + rest * s.threads
+        if done != count:
+            left = self._terms([Sym(self._term)])
+            loop = For(self._term, start + done, count, left, s.threads)
+            self._outer.statements.append(loop)
+        combine = self._nests[0].combine
+        assert combine is not None
+        owns = self._registers
+        return [one_lane(combine, own) if self._beside is None else own for own in owns]
+
+    def _vectors(self, first: Index, several: int) -> list[Index]:
+        return [first + number * self._s.threads for number in range(several)]
+
+    def _each(self) -> list[tuple[Scalar, Point]]:
+        return [(nest.body, point) for point in self._points for nest in self._nests]
+
+    def _places(self, inner: Evaluation, vectors: Sequence[Index]) -> list[Point]:
+        place = inner.place_lanes if self._beside is None else inner.place
+        return [place(self._nests[0].reduce, vector) for vector in vectors]
+
+    def _terms(self, vectors: Sequence[Index]) -> tuple[Stmt, ...]:
         """The ``vectors`` of all points, which are read before the first one is used."""
-        inner, more = outer.nested(lanes), list[Stmt]()
-        assert nest.combine is not None
-        for vector in vectors:
-            place = inner.place_lanes if beside is None else inner.place
-            there = place(nest.reduce, vector)
-            each = ((one.body, point) for point in points for one in nests)
-            for own, (body, point) in zip(owns, each, strict=True):
-                value = widen(inner.value(body, {**point, **there}), wide)
-                more.append(accumulate(nest.combine, own.name, value, wide))
+        inner = self._outer.nested(self._lanes)
+        more = [s for vector in vectors for s in self._added(inner, self._places(inner, [vector]))]
         return (*inner.statements, *more)
 
-    whole, step = 0, s.threads * s.ahead
-    if s.ahead > 1 and isinstance(count, int):
-        whole = count // step * step
-        if whole:
-            several = terms([Sym(term) + n * s.threads for n in range(s.ahead)])
-            outer.statements.append(For(term, team.thread, whole, several, step))
-        rest = (count - whole) // s.threads
-        if rest:
-            outer.statements += terms([team.thread + whole + n * s.threads for n in range(rest)])
-            whole += rest * s.threads
-    if whole != count:
-        left = terms([Sym(term)])
-        outer.statements.append(For(term, team.thread + whole, count, left, s.threads))
-    return [one_lane(nest.combine, own) if beside is None else own for own in owns]
+    def _added(self, inner: Evaluation, places: Sequence[Point]) -> list[Stmt]:
+        """What adds all values at ``places``, which ``inner`` finds."""
+        combine, wide = self._nests[0].combine, max(self._s.lanes, self._s.columns)
+        assert combine is not None
+        found: list[Stmt] = []
+        for place in places:
+            for own, (body, point) in zip(self._registers, self._each(), strict=True):
+                value = widen(inner.value(body, {**point, **place}), wide)
+                found.append(accumulate(combine, own.name, value, wide))
+        return found
+
+
+def plain_reads(scalar: Scalar) -> Iterator[Read]:
+    """Reads at places that nothing tells but the point's; a guard may keep others from what is not
+    there."""
+    match scalar:
+        case Read():
+            yield scalar
+        case Bind() | Guard():
+            return
+        case _:
+            for part in children(scalar):
+                yield from plain_reads(part)
 
 
 def without(loops: Sequence[LoopVar], others: Sequence[LoopVar]) -> tuple[LoopVar, ...]:

@@ -15,6 +15,7 @@ from modelcc.schedule.group_schedule import (
     GroupDecode,
     GroupProduct,
     GroupReduction,
+    GroupRowProduct,
     GroupRows,
     GroupTranspose,
     GroupWindows,
@@ -37,6 +38,9 @@ from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.flash_decoding import flash_decoding_registers
 from modelcc.targets.gpu.flash_decoding_nests import find_flash_decoding
 from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.row_choice import reduction_registers
+from modelcc.targets.gpu.row_product import find_row_product
+from modelcc.targets.gpu.row_product_choice import row_product_registers
 from modelcc.targets.gpu.tensor_choice import tensor_registers
 from modelcc.targets.gpu.window_choice import window_registers
 from modelcc.targets.llvm.groups import shared_bytes
@@ -79,7 +83,9 @@ def _registers(kernel: GroupKernel, schedule: Schedule, machine: GpuModel) -> in
         case TensorChain():
             return chain_fragments(kernel, schedule)
         case GroupReduction():
-            return _reduction_registers(kernel, schedule)
+            return reduction_registers(kernel.group, schedule)
+        case GroupRowProduct():
+            return row_product_registers(find_row_product(kernel), schedule, machine)
         case GroupRows():
             return max(32 + schedule.kept * 4 // 3, 40)
         case GroupWindows():
@@ -110,13 +116,3 @@ def _point_registers(kernel: GroupKernel) -> int:
     made = {nest.output for nest in group.nests}
     read = [r for nest in group.nests for r in reads(nest.body) if r.tensor not in made]
     return 32 if len(read) <= FEW_OPERANDS else 40
-
-
-def _reduction_registers(kernel: GroupKernel, s: GroupReduction) -> int:
-    """Registers for sums, and vectors in flight, which take as many as f32 vectors of half their
-    lanes."""
-    wide, products = max(s.lanes, s.columns), len(kernel.group.anchors)
-    factors = products if s.columns > 1 else s.rows + products
-    read = wide * factors // 2 * (s.ahead - 1)
-    few = 24 if len(kernel.group.nests) == 1 else 32
-    return few + 4 * wide + wide * (s.rows * products - 1) + read

@@ -71,7 +71,7 @@ def reduction_schedules(group: Group, machine: GpuModel) -> Iterator[GroupReduct
         lanes = _lanes(anchors, machine, lambda n: all(_are_of_one(a, n) for a in anchors))
         yield GroupReduction(power_of_two(most), width, True, lanes)
         return
-    if not _exchanges(anchors, machine):
+    if not exchanges(anchors, machine):
         threads = power_of_two(min(max(terms // 4, machine.warp), 256, machine.group_threads))
         yield GroupReduction(threads, max(1, 128 // threads))
         return
@@ -115,6 +115,16 @@ def _ahead(anchor: Nest, vectors: int, sums: int) -> int:
     return max(min(most, vectors), 1)
 
 
+def reduction_registers(group: Group, s: GroupReduction) -> int:
+    """Of a thread: sums, and vectors on their way, for which there are as many registers as for f32
+    of half of their lanes."""
+    wide, products = max(s.lanes, s.columns), len(group.anchors)
+    factors = products if s.columns > 1 else s.rows + products
+    read = wide * factors // 2 * (s.ahead - 1)
+    few = 24 if len(group.nests) == 1 else 32
+    return few + 4 * wide + wide * (s.rows * products - 1) + read
+
+
 def row_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupRows]:
     """Threads that keep a row in registers, if it fits; short rows have few threads each.
 
@@ -124,7 +134,7 @@ def row_schedules(kernel: GroupKernel, machine: GpuModel) -> Iterator[GroupRows]
     side_by_side = _are_neighbours(stages.nests, stages.row, stages.outer)
     if not side_by_side and _by_threads(stages, machine):
         yield from _with_kept(GroupRows(1, 128), stages, MOST_KEPT_BY_WARPS)
-    elif _exchanges(reducing, machine):
+    elif exchanges(reducing, machine):
         yield from _by_warps(kernel, stages, machine)
     else:
         yield from _by_memory(stages, machine)
@@ -148,7 +158,7 @@ def _by_threads(stages: RowStages, machine: GpuModel) -> bool:
 
 def _by_warps(kernel: GroupKernel, stages: RowStages, machine: GpuModel) -> Iterator[GroupRows]:
     length, outer = count(stages.row), count(stages.outer)
-    lanes = _lanes(stages.nests, machine, lambda n: takes_lanes(kernel, stages, n))
+    lanes = row_lanes(kernel, stages, machine)
     threads = _threads(-(-length // lanes), outer, machine.group_threads, machine)
     threads = _even(threads, length, lanes, machine)
     while length > MOST_KEPT_BY_WARPS * threads and threads < machine.group_threads:
@@ -157,6 +167,11 @@ def _by_warps(kernel: GroupKernel, stages: RowStages, machine: GpuModel) -> Iter
     wanted = GroupRows(threads, own, lanes=lanes, warp=min(threads, machine.warp))
     for found in _with_kept(wanted, stages, MOST_KEPT_BY_WARPS):
         yield replace(found, ahead=_pays_ahead(found, stages, machine))
+
+
+def row_lanes(kernel: GroupKernel, stages: RowStages, machine: GpuModel) -> int:
+    """Elements of the largest vectors of rows that a thread moves at once."""
+    return _lanes(stages.nests, machine, lambda n: takes_lanes(kernel, stages, n))
 
 
 def _pays_ahead(wanted: GroupRows, stages: RowStages, machine: GpuModel) -> bool:
@@ -216,7 +231,8 @@ def _threads(vectors: int, results: int, most: int, machine: GpuModel) -> int:
     return threads
 
 
-def _exchanges(reducing: Sequence[Nest], machine: GpuModel) -> bool:
+def exchanges(reducing: Sequence[Nest], machine: GpuModel) -> bool:
+    """Whether threads of ``machine`` exchange registers of what nests reduce."""
     return machine.exchanges and all(n.body.dtype.bits == EXCHANGED_BITS for n in reducing)
 
 

@@ -16,8 +16,8 @@ from functools import cached_property
 
 from modelcc.ir.index import Index, Sym, ceildiv, coefficient, loop_range, minimum, symbols
 from modelcc.ir.loop import Alloc, Expr, For, Function, Predicate, Select, Stmt, Var
-from modelcc.ir.scalar_tree import children, reads
-from modelcc.ir.tensor import Bind, Condition, Guard, Read, Scalar, Stage
+from modelcc.ir.scalar_tree import reads
+from modelcc.ir.tensor import Condition, Read, Stage
 from modelcc.ir.types import F32
 from modelcc.passes.tensor.reduction_domain import ReductionDomain, reduction_domain
 from modelcc.schedule.expression import accumulate
@@ -27,7 +27,13 @@ from modelcc.schedule.nest import LoopVar, Nest, linearise, merge_loops
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.schedule.structure import strip_indices
 from modelcc.targets.gpu.evaluation import Evaluation, GroupKernel, Launching, extent_of
-from modelcc.targets.gpu.reduction import lanes_of, one_lane, takes_vectors, verify_shares
+from modelcc.targets.gpu.reduction import (
+    lanes_of,
+    one_lane,
+    plain_reads,
+    takes_vectors,
+    verify_shares,
+)
 from modelcc.targets.gpu.team import Team
 
 
@@ -94,6 +100,18 @@ def lower_rows(kernel: GroupKernel, schedule: GroupRows) -> Function:
     """The function of a kernel; :class:`ScheduleError` if its stages share no rows, or threads
     keep less than a row."""
     stages = find_rows(kernel)
+    verify_rows(kernel, schedule, stages)
+    fresh = kernel.names.fresh
+    g, total = fresh("g"), extent_of(stages.outer)
+    team = Team.of(schedule, schedule.rows, fresh("r"), fresh("w"), fresh("t"))
+    launch = Launching(((g, ceildiv(total, schedule.rows)),), team.loops, kernel.dims)
+    outer, number = Evaluation(kernel.names), Sym(g) * schedule.rows + team.row
+    shared = RowThreads(kernel, schedule, stages, team, launch, outer, number).walk()
+    return kernel.function(launch.around(shared, outer.statements))
+
+
+def verify_rows(kernel: GroupKernel, schedule: GroupRows, stages: RowStages) -> None:
+    """:class:`ScheduleError` if threads cannot walk the ``stages`` of a kernel so."""
     for nest in stages.nests:
         verify_shares(schedule, nest.body.dtype if nest.reduce else F32)
     if schedule.rows < 1 or schedule.kept % schedule.lanes:
@@ -106,7 +124,6 @@ def lower_rows(kernel: GroupKernel, schedule: GroupRows) -> Function:
     most = schedule.kept * schedule.threads
     if schedule.kept and not (isinstance(length, int) and length <= most):
         raise ScheduleError("threads keep whole rows: kept")
-    return _RowThreads(kernel, schedule, stages).function()
 
 
 def reads_ahead(stages: RowStages) -> tuple[Read, ...]:
@@ -117,18 +134,13 @@ def reads_ahead(stages: RowStages) -> tuple[Read, ...]:
     made = {nest.output for nest in stages.nests}
     last = {v.name for v in stages.row}
 
-    def found(scalar: Scalar) -> Iterator[Read]:
-        match scalar:
-            case Read(tensor=tensor, indices=(index,)):
-                if tensor not in known | made and symbols(index) & last:
-                    yield scalar
-            case Bind() | Guard():
-                return
-            case _:
-                for part in children(scalar):
-                    yield from found(part)
+    def found(nest: Nest) -> Iterator[Read]:
+        for read in plain_reads(nest.body):
+            along = len(read.indices) == 1 and symbols(read.indices[0]) & last
+            if along and read.tensor not in known | made:
+                yield read
 
-    return tuple(dict.fromkeys(r for walk in later for nest in walk for r in found(nest.body)))
+    return tuple(dict.fromkeys(r for walk in later for nest in walk for r in found(nest)))
 
 
 def takes_lanes(kernel: GroupKernel, stages: RowStages, lanes: int) -> bool:
@@ -140,29 +152,34 @@ def takes_lanes(kernel: GroupKernel, stages: RowStages, lanes: int) -> bool:
     return all(coefficient(nest.store, last) == 1 for nest in stored)
 
 
-class _RowThreads:
-    """What a thread does."""
+class RowThreads:
+    """What a thread of a ``team`` does with row ``number``, among the statements of ``outer``, in
+    loops that are launched so."""
 
-    def __init__(self, kernel: GroupKernel, schedule: GroupRows, stages: RowStages) -> None:
+    def __init__(
+        self,
+        kernel: GroupKernel,
+        schedule: GroupRows,
+        stages: RowStages,
+        team: Team,
+        launch: Launching,
+        outer: Evaluation,
+        number: Index,
+    ) -> None:
         self._kernel, self._schedule, self._stages = kernel, schedule, stages
-        fresh = kernel.names.fresh
-        g, total = fresh("g"), extent_of(stages.outer)
-        self._team = Team.of(schedule, schedule.rows, fresh("r"), fresh("w"), fresh("t"))
-        grid = ((g, ceildiv(total, schedule.rows)),)
-        self._launch = Launching(grid, self._team.loops, kernel.dims)
-        self._thread = self._team.thread
+        self._team, self._launch, self._outer = team, launch, outer
+        self._thread = team.thread
         self._lanes = lanes_of(kernel, schedule.lanes)
-        number = Sym(g) * schedule.rows + self._team.row
+        total = extent_of(stages.outer)
         self._inside = (Condition(number, "<", total),)
-        known = not self._launch.unknown(self._inside)
-        self._outer = Evaluation(kernel.names)
+        known = not launch.unknown(self._inside)
         where = number if known else minimum(number, total - 1)
-        self._point = self._outer.place(stages.outer, where)
+        self._point = outer.place(stages.outer, where)
         self._values: dict[str, Expr] = {}
         self._shared: list[Stmt] = []
 
-    def function(self) -> Function:
-        """Grid, threads, and what these do."""
+    def walk(self) -> Sequence[Stmt]:
+        """All walks; memory that they take."""
         places = self._kept_places() if self._schedule.kept else None
         for walk in self._stages.walks:
             self._follow(walk)
@@ -176,7 +193,7 @@ class _RowThreads:
                 self._walk(walk, own)
             self._combine(walk, own)
             self._follow(walk)
-        return self._kernel.function(self._launch.around(self._shared, self._outer.statements))
+        return self._shared
 
     def _registers(self, walk: Sequence[Nest]) -> dict[str, Var]:
         outer, lanes = self._outer, self._schedule.lanes

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from modelcc.ir.copies import Exchange
-from modelcc.ir.index import Index, Sym
+from modelcc.ir.index import Index, Sym, floordiv, mod
 from modelcc.ir.loop import (
     Assign,
     Barrier,
@@ -25,6 +26,7 @@ from modelcc.ir.tensor import Condition
 from modelcc.ir.types import DType
 from modelcc.schedule.expression import combine_function
 from modelcc.schedule.group_schedule import GroupReduction, GroupRows
+from modelcc.schedule.schedule import ScheduleError
 from modelcc.targets.gpu.evaluation import Evaluation
 
 
@@ -67,6 +69,30 @@ class Team:
         loops = ((r, rows), *several, (t, s.warp))
         lane = Sym(t)
         return Team(loops, Sym(r), rows, s.threads, s.warp, columns, own, lane, thread, (warps, 1))
+
+    def regrouped(self, s: GroupRows) -> Team:
+        """The same threads in teams of rows; :class:`ScheduleError` if they are others, or have
+        other warps."""
+        total = prod(extent for _, extent in self.loops)
+        inner, width = self.loops[-1]
+        if total != s.threads * s.rows or s.warp not in (1, width):
+            raise ScheduleError("rows have other threads, or warps, than the product of them")
+        number: Index = 0
+        for name, extent in self.loops:
+            number = number * extent + Sym(name)
+        if s.warp == 1:
+            row, own = _divided(number, s.threads, s.rows)
+            steps = (s.threads, 1)
+            return Team(self.loops, row, s.rows, s.threads, 1, 1, own, 0, own, steps)
+        of_warps: Index = 0
+        for name, extent in self.loops[:-1]:
+            of_warps = of_warps * extent + Sym(name)
+        warps = s.threads // s.warp
+        row, own = _divided(of_warps, warps, s.rows)
+        lane = Sym(inner)
+        thread = own * s.warp + lane
+        steps = (warps, 1)
+        return Team(self.loops, row, s.rows, s.threads, s.warp, 1, own, lane, thread, steps)
 
     def part(self, name: str, dtype: DType) -> Buffer | None:
         """Shared memory that is needed to combine values of ``dtype``."""
@@ -119,6 +145,12 @@ class Team:
             condition = Predicate((Condition(self.own, "<", count),))
             found += [Barrier(), If(condition, (both,))]
         return found
+
+
+def _divided(number: Index, size: int, teams: int) -> tuple[Index, Index]:
+    """Of which of the ``teams`` of so many something is that has this ``number``, and which one of
+    them it is."""
+    return (0, number) if teams == 1 else (floordiv(number, size), mod(number, size))
 
 
 def exchanged(at: Evaluation, combine: Combine, own: Expr, warp: int, apart: int = 1) -> Var:

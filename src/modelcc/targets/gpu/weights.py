@@ -11,6 +11,7 @@ from modelcc.ir.index import Index, Sym, symbols
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Read, Stage
 from modelcc.ir.types import BF16, F16, I8, Layout, Part, TensorType
+from modelcc.passes.tensor.row_product import match_row_product
 from modelcc.passes.tensor.twin_products import twin_stages
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.targets.gpu.sizes import FEW, number
@@ -31,13 +32,14 @@ def weight_layouts(kernel: CanonicalKernel) -> dict[str, Layout]:
     windows over one or a few channels, channels are innermost, if they are so in images.  Twin
     products have the same order, or none; terms are innermost in a 16-bit matrix, so that halves of
     tiles may have any width (boxes of columns restrict it)."""
-    stages = kernel.stages
-    if len(kernel.stages) > 1 and stages[1].reduce and twin_stages(stages) is not None:
-        first, second, *later = stages
-        each = [_layouts(kernel, one, later, True) for one in (first, second)]
+    found = match_row_product(kernel.stages)
+    first, *later = kernel.stages if found is None else found.product
+    if later and later[0].reduce and twin_stages((first, *later)) is not None:
+        second, *rest = later
+        each = [_layouts(kernel, one, rest, True) for one in (first, second)]
         parts = {layout.parts for found in each for layout in found.values()}
         return {**each[0], **each[1]} if all(each) and len(parts) == 1 else {}
-    return _layouts(kernel, stages[0], stages[1:])
+    return _layouts(kernel, first, later)
 
 
 def _layouts(
