@@ -10,10 +10,10 @@ from modelcc.targets.cuda.chips import Chip
 from modelcc.targets.cuda.text import llvm_text, ptx_text
 from modelcc.targets.cuda.tools import assemble, disassemble
 from modelcc.targets.gpu.contraction import group_contraction
-from modelcc.targets.gpu.epilogue_staging import kept_type
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.lower import default_schedule, lower_groups
-from modelcc.targets.gpu.tensor_choice import tensor_bytes, tensor_registers
+from modelcc.targets.gpu.products.epilogue_staging import kept_type
+from modelcc.targets.gpu.products.tensor_choice import tensor_bytes, tensor_registers
 from modelcc.targets.llvm.groups import shared_bytes
 
 

@@ -10,10 +10,10 @@ from cuda_products import kernel_of
 from modelcc.schedule.group_schedule import TensorAttention
 from modelcc.targets.amdgpu.chips import CHIPS
 from modelcc.targets.amdgpu.target import kernels_of
-from modelcc.targets.gpu.attention_choice import fragment_registers
-from modelcc.targets.gpu.attention_parts import find_attention
+from modelcc.targets.gpu.attention.attention_choice import fragment_registers
+from modelcc.targets.gpu.attention.attention_parts import find_attention
+from modelcc.targets.gpu.attention.wave_attention import LAYOUTS, MATRIX
 from modelcc.targets.gpu.lower import default_schedule, lower_groups
-from modelcc.targets.gpu.wave_attention import LAYOUTS, MATRIX
 from modelcc.targets.native.toolchain import assembly
 
 MASKED = "{} * 0.125 + %b[i, j]"

@@ -33,12 +33,12 @@ from modelcc.options import Options
 from modelcc.schedule.group_schedule import GroupProduct, TensorAttention, TensorProduct
 from modelcc.schedule.schedule import Schedule
 from modelcc.targets.amdgpu.chips import CHIPS
+from modelcc.targets.gpu.attention.wave_attention import LAYOUTS
+from modelcc.targets.gpu.products.tensor_product import DEEP, EXACT, ROUNDED, SPLIT, WHOLE_ROWS
 from modelcc.targets.gpu.schedule import schedule_groups
-from modelcc.targets.gpu.tensor_product import DEEP, EXACT, ROUNDED, SPLIT, WHOLE_ROWS
-from modelcc.targets.gpu.wave_attention import LAYOUTS
-from tests.targets.gpu.test_tensor_product import ALTERNATING, held
-from tests.targets.gpu.test_tensor_product import PRODUCTS as FRAGMENTS
-from tests.targets.gpu.test_wave_attention import CASES as ATTENTION
+from tests.targets.gpu.attention.test_wave_attention import CASES as ATTENTION
+from tests.targets.gpu.products.test_tensor_product import ALTERNATING, held
+from tests.targets.gpu.products.test_tensor_product import PRODUCTS as FRAGMENTS
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler here")
 

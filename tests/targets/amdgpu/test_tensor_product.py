@@ -16,7 +16,7 @@ from modelcc.targets.amdgpu.chips import CHIPS
 from modelcc.targets.amdgpu.target import kernels_of
 from modelcc.targets.gpu.contraction import find_contraction
 from modelcc.targets.gpu.lower import default_schedule, lower_groups
-from modelcc.targets.gpu.tensor_choice import tensor_bytes, tensor_registers
+from modelcc.targets.gpu.products.tensor_choice import tensor_bytes, tensor_registers
 from modelcc.targets.native.toolchain import assembly
 
 

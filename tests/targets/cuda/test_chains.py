@@ -23,7 +23,7 @@ from modelcc.targets.cuda.tools import assemble, disassemble, find_tool
 from modelcc.targets.gpu.lower import schedule_groups_kernel
 from modelcc.targets.gpu.schedule import schedule_groups
 from modelcc.targets.llvm.groups import shared_bytes
-from tests.targets.gpu.test_chains import feeds_of
+from tests.targets.gpu.chains.test_chains import feeds_of
 
 tools = pytest.mark.skipif(
     find_tool("ptxas") is None or find_tool("nvdisasm") is None,

@@ -43,9 +43,9 @@ from modelcc.schedule.group_schedule import (
 from modelcc.schedule.schedule import Schedule
 from modelcc.targets.cuda.chips import CHIPS
 from modelcc.targets.gpu.schedule import schedule_groups
-from tests.targets.gpu.test_persistent_product import PRODUCTS as PERSISTENT
-from tests.targets.gpu.test_tensor_product import PRODUCTS as FRAGMENTS
-from tests.targets.gpu.test_warpgroup_product import PRODUCTS as TILES
+from tests.targets.gpu.products.test_persistent_product import PRODUCTS as PERSISTENT
+from tests.targets.gpu.products.test_tensor_product import PRODUCTS as FRAGMENTS
+from tests.targets.gpu.products.test_warpgroup_product import PRODUCTS as TILES
 
 cuda_device = pytest.importorskip("modelcc.runtime.cuda_device")
 

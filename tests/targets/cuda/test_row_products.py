@@ -24,7 +24,7 @@ from modelcc.targets.cuda.chips import CHIPS, find_chip
 from modelcc.targets.cuda.text import llvm_text, ptx_text
 from modelcc.targets.cuda.tools import assemble, disassemble, find_tool
 from modelcc.targets.gpu.schedule import schedule_groups
-from tests.targets.gpu.test_row_products import assert_close
+from tests.targets.gpu.rows.test_row_products import assert_close
 
 assembling = pytest.mark.skipif(
     find_tool("ptxas") is None or find_tool("nvdisasm") is None, reason="there is no ptxas here"

@@ -29,7 +29,7 @@ from modelcc.targets.cuda.text import llvm_text, ptx_text
 from modelcc.targets.cuda.tools import find_tool
 from modelcc.targets.gpu.expected_time import contraction_seconds
 from modelcc.targets.gpu.lower import default_schedule, lower_groups
-from modelcc.targets.gpu.tensor_product import ROUNDED, SPLIT
+from modelcc.targets.gpu.products.tensor_product import ROUNDED, SPLIT
 from modelcc.verification.comparison import tolerance_of
 from modelcc.verification.verification import Request, subject_of
 

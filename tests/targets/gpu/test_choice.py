@@ -11,8 +11,8 @@ from modelcc.ir.tensor import Kernel
 from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.schedule.canonical import canonical
 from modelcc.schedule.group_schedule import GroupAttention, GroupProduct, GroupRows, Pointwise
-from modelcc.targets.gpu.attention_choice import BLOCKS, attention_bytes
-from modelcc.targets.gpu.attention_parts import find_attention
+from modelcc.targets.gpu.attention.attention_choice import BLOCKS, attention_bytes
+from modelcc.targets.gpu.attention.attention_parts import find_attention
 from modelcc.targets.gpu.choice import choices
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.lower import lower_groups

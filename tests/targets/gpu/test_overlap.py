@@ -18,7 +18,7 @@ from modelcc.passes.program.plan_memory import plan_memory
 from modelcc.targets.gpu.device_program import with_places
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.schedule import schedule_groups
-from tests.targets.gpu.test_few_rows import GPU, residual
+from tests.targets.gpu.products.test_few_rows import GPU, residual
 
 NORM = """program @p(%x: f16[{rows}, 512]) -> (%y) dims() {{
   kernel @Norm(%x: f16[{rows}, 512]) -> (%y: f16[{rows}, 512]) {{

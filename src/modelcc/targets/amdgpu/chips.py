@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from modelcc.targets.gpu.attention.wave_attention import MATRIX, RDNA3, RDNA4
 from modelcc.targets.gpu.machine import GPUS, GpuModel
-from modelcc.targets.gpu.tensor_product import BYTES, DEEP, EXACT, WHOLE_ROWS
-from modelcc.targets.gpu.wave_attention import MATRIX, RDNA3, RDNA4
+from modelcc.targets.gpu.products.tensor_product import BYTES, DEEP, EXACT, WHOLE_ROWS
 
 CHIPS: Mapping[str, GpuModel] = {
     "gfx90a": replace(GPUS["mi250"], matrix=("mma", MATRIX, EXACT), matrix_subnormals=False),

@@ -9,7 +9,7 @@ from importlib import import_module
 from modelcc.ir.errors import ModelError
 from modelcc.runtime.cuda_code import architecture_of
 from modelcc.targets.gpu.machine import GPUS, GpuModel
-from modelcc.targets.gpu.tensor_product import BYTES
+from modelcc.targets.gpu.products.tensor_product import BYTES
 from modelcc.targets.isa.nvidia_mma import REGISTERS
 from modelcc.targets.native.machine import Machine
 

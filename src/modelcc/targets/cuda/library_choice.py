@@ -10,8 +10,8 @@ from modelcc.schedule.schedule import Schedule
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.expected_time import LEAST_SECONDS, contraction_seconds
 from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.products.tensor_product import ROUNDED
 from modelcc.targets.gpu.sizes import count, number
-from modelcc.targets.gpu.tensor_product import ROUNDED
 
 LIBRARY_PART = 0.75
 """The part of the machine's peak rate that a library's products reach if there are enough of

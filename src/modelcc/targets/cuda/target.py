@@ -44,8 +44,8 @@ from modelcc.targets.gpu.device_target import DeviceTarget
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.library_call import DeviceCall
 from modelcc.targets.gpu.machine import GpuModel
-from modelcc.targets.gpu.tensor_choice import split_pays
-from modelcc.targets.gpu.tensor_product import BYTES, ROUNDED, SPLIT
+from modelcc.targets.gpu.products.tensor_choice import split_pays
+from modelcc.targets.gpu.products.tensor_product import BYTES, ROUNDED, SPLIT
 from modelcc.targets.kernel_use import CompiledKernel
 from modelcc.targets.native.target import native_target
 

@@ -21,35 +21,35 @@ from modelcc.schedule.group_schedule import (
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.schedule import ScheduleError
 from modelcc.schedule.structure import Group
-from modelcc.targets.gpu.arrays import array_schedules
-from modelcc.targets.gpu.attention_choice import (
+from modelcc.targets.gpu.attention.attention_choice import (
     attention_schedules,
     decode_schedules,
     running_schedules,
 )
-from modelcc.targets.gpu.box_operand import box_product
-from modelcc.targets.gpu.chain_choice import chain_schedules
+from modelcc.targets.gpu.chains.chain_choice import chain_schedules
 from modelcc.targets.gpu.contraction import Contraction, group_contraction
-from modelcc.targets.gpu.epilogue_staging import kept_type
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.machine import GpuModel
-from modelcc.targets.gpu.operand_tile import vector_lanes
 from modelcc.targets.gpu.partial_sums import parts_cycles, parts_of
-from modelcc.targets.gpu.pointwise import takes_lanes
-from modelcc.targets.gpu.product import has_squares
-from modelcc.targets.gpu.row_choice import reduction_schedules, row_schedules
-from modelcc.targets.gpu.row_product_choice import row_product_schedules
-from modelcc.targets.gpu.sizes import FEW, count, number
-from modelcc.targets.gpu.tensor_choice import tensor_tiles, tensor_time
-from modelcc.targets.gpu.tensor_product import SPLIT, matrix_type
-from modelcc.targets.gpu.transposition import (
+from modelcc.targets.gpu.points.arrays import array_schedules
+from modelcc.targets.gpu.points.pointwise import takes_lanes
+from modelcc.targets.gpu.points.transposition import (
     Crossing,
     find_crossing,
     reads_vectors,
     transposed_bytes,
 )
-from modelcc.targets.gpu.warpgroup_product import takes_boxes
-from modelcc.targets.gpu.window_choice import window_schedules
+from modelcc.targets.gpu.products.box_operand import box_product
+from modelcc.targets.gpu.products.epilogue_staging import kept_type
+from modelcc.targets.gpu.products.operand_tile import vector_lanes
+from modelcc.targets.gpu.products.product import has_squares
+from modelcc.targets.gpu.products.tensor_choice import tensor_tiles, tensor_time
+from modelcc.targets.gpu.products.tensor_product import SPLIT, matrix_type
+from modelcc.targets.gpu.products.warpgroup_product import takes_boxes
+from modelcc.targets.gpu.rows.row_choice import reduction_schedules, row_schedules
+from modelcc.targets.gpu.rows.row_product_choice import row_product_schedules
+from modelcc.targets.gpu.sizes import FEW, count, number
+from modelcc.targets.gpu.windows.window_choice import window_schedules
 
 TILES = (
     GroupProduct(128, 128, 8, 16, 8),
@@ -218,8 +218,8 @@ def products_seconds(products: float, machine: GpuModel) -> float:
 
 
 def cycles_seconds(cycles: float, machine: GpuModel) -> float:
-    """Of so many cycles of a unit, as :func:`~modelcc.targets.gpu.tensor_choice.tensor_time`
-    counts."""
+    """Seconds of so many cycles of an SM, as
+    :func:`~modelcc.targets.gpu.products.tensor_choice.tensor_time` counts them."""
     known = machine.clock * 1e9
     return cycles / known if known else products_seconds(cycles * UNIT_PRODUCTS, machine)
 
@@ -375,7 +375,7 @@ def product_time(
     Groups come as many at once as a unit has room for, and the last ones may be fewer.  A block of
     terms takes what the unit has to do for all of them, or what memory takes to answer, by as many
     blocks as are on their way.  A result costs ``after`` for what follows.  ``parts`` cost what
-    they do on matrix units (:func:`~modelcc.targets.gpu.tensor_choice.tensor_time`).
+    they do on matrix units (:func:`~modelcc.targets.gpu.products.tensor_choice.tensor_time`).
 
     The constants are fitted to 98 products and convolutions in f32 of six models on an H100, at
     batch 1 and 32: times differ from those measured by 11 % (root mean square of logarithms).

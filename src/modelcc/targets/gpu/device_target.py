@@ -57,14 +57,13 @@ from modelcc.targets.base import (
     joined,
 )
 from modelcc.targets.cpu.schedule import schedule_program
-from modelcc.targets.gpu.chain_choice import runs_as_chain
+from modelcc.targets.gpu.chains.chain_choice import runs_as_chain
 from modelcc.targets.gpu.device_program import (
     device_functions,
     device_program,
     with_places,
 )
 from modelcc.targets.gpu.host_notes import host_notes, rounding_notes
-from modelcc.targets.gpu.image_operand import BOUNDARY
 from modelcc.targets.gpu.kernel_uses import device_facts
 from modelcc.targets.gpu.kernels import DeviceKernels
 from modelcc.targets.gpu.library_call import DeviceCall, library_notes, with_workspaces
@@ -76,7 +75,8 @@ from modelcc.targets.gpu.passes.split_reductions import SplitReductions
 from modelcc.targets.gpu.passes.split_scatters import SplitScatters
 from modelcc.targets.gpu.passes.winograd import GroupWinograd
 from modelcc.targets.gpu.passes.winograd_cost import GroupWinogradCost
-from modelcc.targets.gpu.row_product_cost import pays_as_row_product
+from modelcc.targets.gpu.products.image_operand import BOUNDARY
+from modelcc.targets.gpu.rows.row_product_cost import pays_as_row_product
 from modelcc.targets.gpu.working_memory import with_working_memory
 from modelcc.targets.kernel_use import CompiledKernel, DeviceFacts
 from modelcc.targets.llvm.program import entry_name

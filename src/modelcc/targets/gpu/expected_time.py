@@ -20,10 +20,10 @@ from modelcc.targets.gpu.contraction import group_contraction
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.lower import default_schedule
 from modelcc.targets.gpu.machine import GpuModel
+from modelcc.targets.gpu.products.tensor_choice import tensor_time
+from modelcc.targets.gpu.products.tensor_product import matrix_type
+from modelcc.targets.gpu.products.weights import weight_layouts, with_weights
 from modelcc.targets.gpu.sizes import number
-from modelcc.targets.gpu.tensor_choice import tensor_time
-from modelcc.targets.gpu.tensor_product import matrix_type
-from modelcc.targets.gpu.weights import weight_layouts, with_weights
 
 LEAST_SECONDS = 3e-6
 """That any kernel takes: until its groups have begun, and their first tiles are there."""

@@ -12,7 +12,7 @@ from modelcc.ir.types import F32
 from modelcc.passes.program.place_transfers import side_of
 from modelcc.targets.base import TF32, TF32X3
 from modelcc.targets.gpu.machine import GpuModel
-from modelcc.targets.gpu.tensor_choice import split_pays
+from modelcc.targets.gpu.products.tensor_choice import split_pays
 from modelcc.targets.isa.fragments import multiply
 from modelcc.targets.isa.split_product import multiply_split
 

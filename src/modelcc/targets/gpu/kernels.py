@@ -21,8 +21,8 @@ from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel
 from modelcc.targets.gpu.library_call import DeviceCall
 from modelcc.targets.gpu.lower import schedule_groups_kernel
 from modelcc.targets.gpu.machine import GpuModel
-from modelcc.targets.gpu.scatter import schedule_group_scatter
-from modelcc.targets.gpu.weights import with_weights
+from modelcc.targets.gpu.products.weights import with_weights
+from modelcc.targets.gpu.scatter.scatter import schedule_group_scatter
 
 OnHost: TypeAlias = Callable[[tuple[str, ...], str], None]
 

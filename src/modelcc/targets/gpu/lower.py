@@ -28,31 +28,31 @@ from modelcc.schedule.group_schedule import (
 )
 from modelcc.schedule.schedule import NoScheduleError, Schedule, ScheduleError
 from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel
-from modelcc.targets.gpu.arrays import lower_arrays
-from modelcc.targets.gpu.attention import lower_attention
+from modelcc.targets.gpu.attention.decode_attention import lower_decode
+from modelcc.targets.gpu.attention.flash_decoding import lower_flash_decoding
+from modelcc.targets.gpu.attention.tensor_attention import lower_tensor_attention
+from modelcc.targets.gpu.attention.thread_attention import lower_attention
+from modelcc.targets.gpu.attention.warpgroup_attention import lower_tile_attention
+from modelcc.targets.gpu.attention.wave_attention import LAYOUTS, lower_wave_attention
+from modelcc.targets.gpu.chains.tensor_chain import lower_tensor_chain
+from modelcc.targets.gpu.chains.thread_chain import lower_chain
 from modelcc.targets.gpu.choice import choices
-from modelcc.targets.gpu.decode_attention import lower_decode
 from modelcc.targets.gpu.evaluation import GroupKernel
-from modelcc.targets.gpu.flash_decoding import lower_flash_decoding
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.overlap import overlapping
-from modelcc.targets.gpu.persistent_product import lower_persistent_product
-from modelcc.targets.gpu.pointwise import lower_pointwise
-from modelcc.targets.gpu.product import lower_product
-from modelcc.targets.gpu.reduction import lower_reduction
+from modelcc.targets.gpu.points.arrays import lower_arrays
+from modelcc.targets.gpu.points.pointwise import lower_pointwise
+from modelcc.targets.gpu.points.transposition import lower_transpose
+from modelcc.targets.gpu.products.persistent_product import lower_persistent_product
+from modelcc.targets.gpu.products.product import lower_product
+from modelcc.targets.gpu.products.tensor_product import lower_tensor_product
+from modelcc.targets.gpu.products.warpgroup_product import BOXES, lower_tile_product
+from modelcc.targets.gpu.products.weights import weight_layouts, with_weights
 from modelcc.targets.gpu.residency import resident_groups
-from modelcc.targets.gpu.row_product import lower_row_product
-from modelcc.targets.gpu.rows import lower_rows
-from modelcc.targets.gpu.strips import lower_windows
-from modelcc.targets.gpu.tensor_attention import lower_tensor_attention
-from modelcc.targets.gpu.tensor_chain import lower_tensor_chain
-from modelcc.targets.gpu.tensor_product import lower_tensor_product
-from modelcc.targets.gpu.thread_chain import lower_chain
-from modelcc.targets.gpu.transposition import lower_transpose
-from modelcc.targets.gpu.warpgroup_attention import lower_tile_attention
-from modelcc.targets.gpu.warpgroup_product import BOXES, lower_tile_product
-from modelcc.targets.gpu.wave_attention import LAYOUTS, lower_wave_attention
-from modelcc.targets.gpu.weights import weight_layouts, with_weights
+from modelcc.targets.gpu.rows.reduction import lower_reduction
+from modelcc.targets.gpu.rows.row_product import lower_row_product
+from modelcc.targets.gpu.rows.rows import lower_rows
+from modelcc.targets.gpu.windows.strips import lower_windows
 
 
 def _tensor_product(kernel: GroupKernel, schedule: TensorProduct) -> Function:

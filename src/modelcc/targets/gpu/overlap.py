@@ -25,7 +25,7 @@ from modelcc.schedule.group_schedule import (
 from modelcc.schedule.schedule import Schedule
 from modelcc.targets.gpu.evaluation import GroupKernel
 from modelcc.targets.gpu.machine import GpuModel
-from modelcc.targets.gpu.row_product import find_row_product
+from modelcc.targets.gpu.rows.row_product import find_row_product
 from modelcc.targets.llvm.groups import shared_bytes
 
 LEAST_BYTES = 32 << 10

@@ -25,24 +25,24 @@ from modelcc.schedule.group_schedule import (
     TensorProduct,
 )
 from modelcc.schedule.schedule import Schedule
-from modelcc.targets.gpu.arrays import array_registers
-from modelcc.targets.gpu.async_copy_attention import copied_registers
-from modelcc.targets.gpu.attention_choice import attention_registers, fragment_registers
-from modelcc.targets.gpu.attention_parts import find_attention
-from modelcc.targets.gpu.chain_choice import chain_registers
-from modelcc.targets.gpu.chain_choice import fragment_registers as chain_fragments
-from modelcc.targets.gpu.chain_parts import find_chain
+from modelcc.targets.gpu.attention.async_copy_attention import copied_registers
+from modelcc.targets.gpu.attention.attention_choice import attention_registers, fragment_registers
+from modelcc.targets.gpu.attention.attention_parts import find_attention
+from modelcc.targets.gpu.attention.flash_decoding import flash_decoding_registers
+from modelcc.targets.gpu.attention.flash_decoding_nests import find_flash_decoding
+from modelcc.targets.gpu.chains.chain_choice import chain_registers
+from modelcc.targets.gpu.chains.chain_choice import fragment_registers as chain_fragments
+from modelcc.targets.gpu.chains.chain_parts import find_chain
 from modelcc.targets.gpu.choice import product_registers
 from modelcc.targets.gpu.contraction import group_contraction
 from modelcc.targets.gpu.evaluation import GroupKernel
-from modelcc.targets.gpu.flash_decoding import flash_decoding_registers
-from modelcc.targets.gpu.flash_decoding_nests import find_flash_decoding
 from modelcc.targets.gpu.machine import GpuModel
-from modelcc.targets.gpu.row_choice import reduction_registers
-from modelcc.targets.gpu.row_product import find_row_product
-from modelcc.targets.gpu.row_product_choice import row_product_registers
-from modelcc.targets.gpu.tensor_choice import tensor_registers
-from modelcc.targets.gpu.window_choice import window_registers
+from modelcc.targets.gpu.points.arrays import array_registers
+from modelcc.targets.gpu.products.tensor_choice import tensor_registers
+from modelcc.targets.gpu.rows.row_choice import reduction_registers
+from modelcc.targets.gpu.rows.row_product import find_row_product
+from modelcc.targets.gpu.rows.row_product_choice import row_product_registers
+from modelcc.targets.gpu.windows.window_choice import window_registers
 from modelcc.targets.llvm.groups import shared_bytes
 
 FEW_OPERANDS = 2

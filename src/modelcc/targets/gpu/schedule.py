@@ -15,7 +15,7 @@ from modelcc.targets.cpu.schedule import schedule_program
 from modelcc.targets.cpu.scheduled_kernel import ScheduledKernel
 from modelcc.targets.gpu.lower import schedule_groups_kernel
 from modelcc.targets.gpu.machine import PROCESSOR, GpuModel
-from modelcc.targets.gpu.scatter import schedule_group_scatter
+from modelcc.targets.gpu.scatter.scatter import schedule_group_scatter
 from modelcc.targets.gpu.working_memory import with_working_memory
 
 

@@ -26,8 +26,8 @@ from modelcc.targets.c.names import symbol
 from modelcc.targets.gpu.device_program import device_functions
 from modelcc.targets.gpu.device_target import DeviceTarget, group_capacity
 from modelcc.targets.gpu.machine import APPLE, INTEGRATED, GpuModel
+from modelcc.targets.gpu.products.tensor_product import MATRICES, WHOLE_MATRICES
 from modelcc.targets.gpu.schedule import refused
-from modelcc.targets.gpu.tensor_product import MATRICES, WHOLE_MATRICES
 from modelcc.targets.metal.dialect import METAL
 from modelcc.targets.native.target import native_target
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from modelcc.ir.index import product
 from modelcc.ir.tensor import Read, Stage
 from modelcc.schedule.canonical import CanonicalKernel
-from modelcc.targets.gpu.group_updates import axes_apart
+from modelcc.targets.gpu.scatter.group_updates import axes_apart
 from modelcc.targets.triton.block import AxisPlace, BlockCode
 from modelcc.targets.triton.functions import combined
 from modelcc.targets.triton.kernel import POINTS, TritonKernel, code_of, loops, size

@@ -11,7 +11,7 @@ from modelcc.ir.tensor import Axis, Item, Kernel, Read, Scalar, Stage, TensorPro
 from modelcc.ir.types import TensorType
 from modelcc.passes.tensor.channels_last import is_window
 from modelcc.passes.tensor.fused_kernel import kernel_of, with_stages
-from modelcc.targets.gpu.weights import filter_order, moves_windows
+from modelcc.targets.gpu.products.weights import filter_order, moves_windows
 
 Order = tuple[int, ...]
 """Dimensions of a tensor, from the outermost to the innermost one."""

@@ -29,7 +29,7 @@ from modelcc.passes.tensor.fused_kernel import kernel_of, with_values
 from modelcc.passes.tensor.gemm_pair import GemmPair, match_gemm_pair
 from modelcc.passes.tensor.online_softmax import OnlineSoftmax, of_some_keys, online_softmax
 from modelcc.schedule.workload import plain_type
-from modelcc.targets.gpu.attention_choice import WHOLE, runs_whole
+from modelcc.targets.gpu.attention.attention_choice import WHOLE, runs_whole
 from modelcc.targets.gpu.machine import GpuModel
 
 MOST_ROWS = 16

@@ -28,9 +28,9 @@ from modelcc.schedule.expression import combine_function
 from modelcc.schedule.workload import plain_type
 from modelcc.targets.gpu.choice import cycles_seconds
 from modelcc.targets.gpu.expected_time import LEAST_SECONDS
-from modelcc.targets.gpu.group_updates import GroupUpdates, axes_apart, find_updates
 from modelcc.targets.gpu.machine import GpuModel
-from modelcc.targets.gpu.scatter_choice import GAIN, UpdateWork, fastest
+from modelcc.targets.gpu.scatter.group_updates import GroupUpdates, axes_apart, find_updates
+from modelcc.targets.gpu.scatter.scatter_choice import GAIN, UpdateWork, fastest
 
 MOST_PARTS, LARGEST = 1 << 14, 0.25
 """The most parts, and elements of all of them per update."""

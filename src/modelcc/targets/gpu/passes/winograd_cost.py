@@ -27,7 +27,7 @@ from modelcc.targets.gpu.expected_time import (
     contraction_seconds,
 )
 from modelcc.targets.gpu.machine import GpuModel
-from modelcc.targets.gpu.weights import weight_layouts, with_weights
+from modelcc.targets.gpu.products.weights import weight_layouts, with_weights
 
 COPIED_PART = 0.9
 """Part of the memory bandwidth that a copy reaches (3,000 of 3,350 GB/s, measured on an H100)."""

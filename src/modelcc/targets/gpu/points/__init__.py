@@ -1,0 +1,1 @@
+"""Element-wise kernels, data movement, and transforms in registers."""

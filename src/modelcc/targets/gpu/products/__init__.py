@@ -1,0 +1,1 @@
+"""Products of matrices and their like (convolutions): tiles by threads, warps and warpgroups."""

@@ -1,0 +1,1 @@
+"""Updates at indices from memory."""

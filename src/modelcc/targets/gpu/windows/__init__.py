@@ -1,0 +1,1 @@
+"""Overlapping windows: depthwise convolution and pooling."""
