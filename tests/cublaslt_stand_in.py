@@ -17,7 +17,7 @@ import numpy as np
 from library_stand_in import FakeLibrary
 
 from modelcc.ir.types import Array
-from modelcc.runtime.cublaslt import SIGNATURES, HeuristicResult
+from modelcc.runtime.streams.cublaslt import SIGNATURES, HeuristicResult
 
 ELEMENTS = {0: np.dtype("f4"), 2: np.dtype("f2"), 14: np.dtype(ml_dtypes.bfloat16)}
 WIDTHS = {3: 4, 4: 4, 7: 4, 8: 8}, {5: 4, 6: 8}, {1: 8, 5: 4, 6: 4, 7: 4, 8: 4}

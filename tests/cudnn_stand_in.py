@@ -17,7 +17,7 @@ import numpy as np
 from library_stand_in import FakeLibrary
 
 from modelcc.ir.types import Array
-from modelcc.runtime.cudnn import SIGNATURES, AlgorithmPerformance
+from modelcc.runtime.streams.cudnn import SIGNATURES, AlgorithmPerformance
 
 ELEMENTS = {0: np.dtype("f4"), 2: np.dtype("f2"), 9: np.dtype(ml_dtypes.bfloat16)}
 PRECOMPUTED, NEEDS = 1, 4096

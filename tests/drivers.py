@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from modelcc.runtime.device import KNOWN, open_device
+from modelcc.runtime.devices.device import KNOWN, open_device
 from modelcc.runtime.errors import LoadError
 
 

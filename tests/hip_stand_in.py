@@ -12,7 +12,7 @@ from typing import Any
 
 from cuda_driver import FIRST_CONTEXT, FIRST_DEVICE, FakeDriver, Kernel
 
-from modelcc.runtime.hip_library import ERROR_NAME, PROTOTYPES
+from modelcc.runtime.streams.hip_library import ERROR_NAME, PROTOTYPES
 
 _ERRORS = {1: "InvalidValue", 2: "OutOfMemory", 9: "InvalidConfiguration", 100: "NoDevice",
            209: "NoBinaryForGpu", 500: "NotFound", 600: "NotReady", 700: "IllegalAddress",

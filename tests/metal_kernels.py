@@ -16,10 +16,10 @@ from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import checks_in, launch_extents
 from modelcc.ir.types import Array
-from modelcc.runtime import metal_device as metal_device_module
-from modelcc.runtime.device import Groups
+from modelcc.runtime.devices import metal_device as metal_device_module
+from modelcc.runtime.devices.device import Groups
+from modelcc.runtime.devices.metal_device import MetalApi, MetalDevice, device_of, metal_api
 from modelcc.runtime.errors import LoadError
-from modelcc.runtime.metal_device import MetalApi, MetalDevice, device_of, metal_api
 from modelcc.targets.base import TargetOptions
 from modelcc.targets.c.names import symbol
 from modelcc.targets.metal.target import metal_target, metal_text

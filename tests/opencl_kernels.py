@@ -15,8 +15,8 @@ from modelcc.ir.loop import Function
 from modelcc.ir.loop_group_verifier import GroupLimits
 from modelcc.ir.loop_traversal import checks_in, launch_extents
 from modelcc.ir.types import Array
-from modelcc.runtime.device import Groups
-from modelcc.runtime.opencl_device import TAKES_SPIRV, OpenclDevice, find_device
+from modelcc.runtime.devices.device import Groups
+from modelcc.runtime.devices.opencl_device import TAKES_SPIRV, OpenclDevice, find_device
 from modelcc.targets.c.names import symbol
 from modelcc.targets.opencl.spirv import spirv_module
 from modelcc.targets.opencl.text import opencl_text

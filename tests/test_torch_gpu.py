@@ -12,7 +12,7 @@ import pytest
 from cuda_driver import FakeDriver
 
 torch: Any = pytest.importorskip("torch")
-pytest.importorskip("modelcc.runtime.cuda_device")
+pytest.importorskip("modelcc.runtime.streams.cuda_device")
 FakeTensorMode = pytest.importorskip("torch._subclasses.fake_tensor").FakeTensorMode
 make_fx = pytest.importorskip("torch.fx.experimental.proxy_tensor").make_fx
 
@@ -27,7 +27,7 @@ from modelcc.torch.devices import graph_device, target_on  # noqa: E402
 from modelcc.torch.tensor_memory import GpuMemory  # noqa: E402
 from modelcc.torch.writes import WritingCall  # noqa: E402
 from tests.drivers import missing_driver  # noqa: E402
-from tests.runtime.test_device_arrays import number  # noqa: E402
+from tests.runtime.devices.test_device_arrays import number  # noqa: E402
 from tests.targets.cuda.test_program import on_driver, prepared  # noqa: E402
 
 nn: Any = torch.nn

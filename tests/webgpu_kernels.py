@@ -12,8 +12,8 @@ from kernel_runs import Executor
 from modelcc.ir.index import evaluate
 from modelcc.ir.loop import Function
 from modelcc.ir.types import Array
-from modelcc.runtime.webgpu_adapters import find_adapters, opened
-from modelcc.runtime.webgpu_device import WebgpuDevice
+from modelcc.runtime.devices.webgpu_adapters import find_adapters, opened
+from modelcc.runtime.devices.webgpu_device import WebgpuDevice
 from modelcc.targets.webgpu.emitter import BINDING_BYTES, plain_function, shader_of
 
 

@@ -14,7 +14,7 @@ import onnxruntime
 import modelcc
 from benchmarks.accuracy.subjects import Arrays, Subject
 from benchmarks.accuracy.truth import Truth
-from modelcc.runtime.device import open_device
+from modelcc.runtime.devices.device import open_device
 from modelcc.verification.comparison import compare_all
 
 THREADS = 2

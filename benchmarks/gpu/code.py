@@ -22,8 +22,8 @@ from modelcc.artifact.file import Artifact, read_artifact
 from modelcc.driver import compile_model
 from modelcc.options import Options
 from modelcc.report.in_artifact import report_in
-from modelcc.runtime.cuda_code import machine_code
-from modelcc.runtime.device_program import CODE
+from modelcc.runtime.devices.device_program import CODE
+from modelcc.runtime.streams.cuda_code import machine_code
 from modelcc.targets.cuda.tools import disassemble
 from modelcc.targets.kernel_use import GroupUse
 

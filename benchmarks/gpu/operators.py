@@ -13,7 +13,7 @@ from modelcc.driver import compile_model
 from modelcc.ir.graph_interpreter import interpret
 from modelcc.ops.samples import sizes
 from modelcc.options import Options
-from modelcc.runtime.device_program import CODE
+from modelcc.runtime.devices.device_program import CODE
 
 TOLERANCES = {"f8": 1e-8, "f4": 1e-4, "f2": 1e-2}
 """Of the largest number; 0.125 of narrower ones."""

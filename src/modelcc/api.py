@@ -28,7 +28,7 @@ from modelcc.ir.types import Array
 from modelcc.model import Model, opened, session_for
 from modelcc.options import Dims, Limit, Options, library_paths
 from modelcc.runtime.errors import LoadError
-from modelcc.runtime.libraries import with_paths
+from modelcc.runtime.linking.libraries import with_paths
 from modelcc.runtime.pool import available_cores
 from modelcc.runtime.session import Session
 

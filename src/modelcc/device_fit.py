@@ -15,7 +15,7 @@ from modelcc.options import Options
 from modelcc.pipeline import before_block, run_stages
 from modelcc.report.formats import byte_text
 from modelcc.report.report import Report, report_of
-from modelcc.runtime.device import open_device
+from modelcc.runtime.devices.device import open_device
 from modelcc.runtime.errors import LoadError
 from modelcc.targets.base import BuildConfig
 from modelcc.targets.gpu.device_target import DeviceTarget

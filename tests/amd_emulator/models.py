@@ -13,10 +13,10 @@ from modelcc.driver import NOWHERE, compile_model
 from modelcc.ir.program import Program
 from modelcc.options import Options
 from modelcc.pipeline import StageRun
-from modelcc.runtime.device_program import DeviceCode
-from modelcc.runtime.hip_device import HipDevice
-from modelcc.runtime.hip_library import declare
+from modelcc.runtime.devices.device_program import DeviceCode
 from modelcc.runtime.session import Session
+from modelcc.runtime.streams.hip_device import HipDevice
+from modelcc.runtime.streams.hip_library import declare
 from modelcc.targets.amdgpu.chips import CHIPS
 from modelcc.targets.amdgpu.target import kernels_of
 from modelcc.targets.gpu.device_program import device_functions, with_places

@@ -13,9 +13,9 @@ from ptx_emulator.traffic import Traffic
 
 from modelcc.driver import compile_model
 from modelcc.options import Options, dimension
-from modelcc.runtime.cuda_device import CudaDevice
-from modelcc.runtime.device_program import DeviceCode
+from modelcc.runtime.devices.device_program import DeviceCode
 from modelcc.runtime.session import Session
+from modelcc.runtime.streams.cuda_device import CudaDevice
 
 _MEMORY = 1 << 32
 

@@ -14,7 +14,7 @@ from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import checks_in, launch_extents, launched_groups
 from modelcc.ir.program import Program
 from modelcc.ir.types import Array
-from modelcc.runtime.cuda_device import CudaDevice
+from modelcc.runtime.streams.cuda_device import CudaDevice
 from modelcc.targets.c.names import symbol
 from modelcc.targets.cuda.chips import Chip
 from modelcc.targets.cuda.text import llvm_text, ptx_text

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from modelcc.runtime.elf import NotElfError, read_object
 from modelcc.runtime.errors import LoadError
+from modelcc.runtime.linking.elf import NotElfError, read_object
 from modelcc.runtime.loader import load_objects
 from modelcc.targets.native.machine import Machine
 from modelcc.targets.native.toolchain import compile_llvm, host_machine

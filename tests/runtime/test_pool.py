@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from modelcc.ir.types import Array
-from modelcc.runtime.elf import read_object
+from modelcc.runtime.linking.elf import read_object
 from modelcc.runtime.loader import NativeCode, load_objects
 from modelcc.runtime.pool import (
     ARCHITECTURES,

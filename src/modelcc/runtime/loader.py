@@ -12,20 +12,20 @@ from importlib import import_module
 from types import MappingProxyType
 
 from modelcc.ir.types import Array
-from modelcc.runtime.device_calls import DeviceCalls
-from modelcc.runtime.device_states import DeviceStates
-from modelcc.runtime.elf import MACHINES, NotElfError, ObjectFile, read_object
+from modelcc.runtime.devices.device_calls import DeviceCalls
+from modelcc.runtime.devices.device_states import DeviceStates
 from modelcc.runtime.errors import InputError, LoadError
-from modelcc.runtime.linker import Linked, link
+from modelcc.runtime.linking.elf import MACHINES, NotElfError, ObjectFile, read_object
+from modelcc.runtime.linking.linker import Linked, link
+from modelcc.runtime.linking.macho import PROCESSORS, MachObject, NotMachError, read_mach_object
+from modelcc.runtime.linking.symbols import ALLOWED, ObjectNames, needed
 from modelcc.runtime.machine import architecture
-from modelcc.runtime.macho import PROCESSORS, MachObject, NotMachError, read_mach_object
-from modelcc.runtime.symbols import ALLOWED, ObjectNames, needed
 
 _LIBRARIES = (None, "libm.so.6")
 """Where names of the system are looked up: this process, then what Python itself need not use."""
 
-_LLVM = "modelcc.runtime.llvm_linker"
-"""Links where :mod:`modelcc.runtime.linker` cannot; imported when it is wanted, for its size."""
+_LLVM = "modelcc.runtime.linking.llvm_linker"
+"""Links where :mod:`modelcc.runtime.linking.linker` cannot; imported on demand, for its size."""
 
 
 class NativeCode:

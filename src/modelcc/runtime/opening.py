@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modelcc.artifact.file import AnyPath, Artifact, read_artifact
-from modelcc.runtime.device_program import DeviceCode, is_for_device
+from modelcc.runtime.devices.device_program import DeviceCode, is_for_device
 from modelcc.runtime.pool import available_cores
 from modelcc.runtime.session import Session
 from modelcc.runtime.structured_session import StructuredSession

@@ -25,13 +25,13 @@ from modelcc.runtime.arguments import (
     overlap,
     with_names,
 )
-from modelcc.runtime.bound_calls import BoundCall
 from modelcc.runtime.checks import run_failure
-from modelcc.runtime.device_arrays import is_in_a_gpu
-from modelcc.runtime.device_calls import DeviceCalls
-from modelcc.runtime.device_steps import End
+from modelcc.runtime.devices.bound_calls import BoundCall
+from modelcc.runtime.devices.device_arrays import is_in_a_gpu
+from modelcc.runtime.devices.device_calls import DeviceCalls
+from modelcc.runtime.devices.device_steps import End
 from modelcc.runtime.errors import InputError, RunError
-from modelcc.runtime.libraries import addresses
+from modelcc.runtime.linking.libraries import addresses
 from modelcc.runtime.loader import NativeCode, load_objects
 from modelcc.runtime.machine import check_machine
 from modelcc.runtime.pool import ThreadPool, native_pool, shared_pool

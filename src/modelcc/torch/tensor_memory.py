@@ -11,8 +11,8 @@ from torch._C._dynamo.guards import _empty_strided_cpu as empty_strided_cpu
 
 from modelcc.frontends.torch.traced import TracedInterface
 from modelcc.runtime.arenas import Arenas
-from modelcc.runtime.bound_calls import BoundCall
-from modelcc.runtime.device_steps import End
+from modelcc.runtime.devices.bound_calls import BoundCall
+from modelcc.runtime.devices.device_steps import End
 from modelcc.runtime.session import Session
 from modelcc.runtime.signature import Signature
 

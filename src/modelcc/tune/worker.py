@@ -20,7 +20,7 @@ import numpy as np
 
 from modelcc.artifact.manifest import LibrarySpec
 from modelcc.ir.types import Array
-from modelcc.runtime.libraries import addresses
+from modelcc.runtime.linking.libraries import addresses
 from modelcc.runtime.loader import load_objects
 from modelcc.runtime.pool import ThreadPool
 

@@ -14,8 +14,8 @@ from modelcc.ops.generate import Iota
 from modelcc.ops.matmul import Gemm
 from modelcc.ops.quant import DequantizeLinear, QuantizeLinear
 from modelcc.passes.graph.scaled_products import ScaledProducts
-from modelcc.runtime.cuda_code import machine_code
-from modelcc.runtime.device_parts import CODE
+from modelcc.runtime.devices.device_parts import CODE
+from modelcc.runtime.streams.cuda_code import machine_code
 from modelcc.targets.cuda.tools import disassemble, find_tool
 from tests.machines import chosen_options
 

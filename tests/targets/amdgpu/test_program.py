@@ -19,14 +19,14 @@ import modelcc
 from modelcc.artifact.file import write_artifact
 from modelcc.ir.errors import ModelError
 from modelcc.options import Options
-from modelcc.runtime import hip_device
-from modelcc.runtime.device_arrays import DeviceArray
-from modelcc.runtime.device_program import DeviceCode
+from modelcc.runtime.devices.device_arrays import DeviceArray
+from modelcc.runtime.devices.device_program import DeviceCode
 from modelcc.runtime.dlpack import ROCM, read_capsule
 from modelcc.runtime.errors import LoadError, RunError
-from modelcc.runtime.hip_device import HipDevice
-from modelcc.runtime.hip_library import declare
 from modelcc.runtime.session import Session
+from modelcc.runtime.streams import hip_device
+from modelcc.runtime.streams.hip_device import HipDevice
+from modelcc.runtime.streams.hip_library import declare
 from modelcc.runtime.values import ValueSession
 from modelcc.targets.amdgpu import target
 from modelcc.targets.amdgpu.target import amdgpu_target

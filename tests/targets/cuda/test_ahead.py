@@ -11,8 +11,8 @@ import pytest
 
 from modelcc.driver import NOWHERE, compile_model
 from modelcc.options import Options
-from modelcc.runtime.cuda_code import machine_code
-from modelcc.runtime.device_program import CODE
+from modelcc.runtime.devices.device_program import CODE
+from modelcc.runtime.streams.cuda_code import machine_code
 from modelcc.targets.cuda.tools import disassemble, find_tool
 
 pytestmark = pytest.mark.skipif(

@@ -21,11 +21,11 @@ from modelcc.ops.conv import Conv
 from modelcc.ops.elementwise import Add
 from modelcc.ops.shape import Transpose
 from modelcc.options import Options
-from modelcc.runtime.device_program import DeviceCode
+from modelcc.runtime.devices.device_program import DeviceCode
 from modelcc.runtime.session import Session
 from tests.targets.cuda.test_program import prepared
 
-cuda_device = pytest.importorskip("modelcc.runtime.cuda_device")
+cuda_device = pytest.importorskip("modelcc.runtime.streams.cuda_device")
 
 OPTIONS = Options(target="cuda:sm_80", libraries=(("cudnn", ""),), kernels="library")
 

@@ -31,7 +31,7 @@ from modelcc.ir.tensor import TensorProgram
 from modelcc.ir.tensor_interpreter import run_program
 from modelcc.ops.samples import arrays, sizes
 from modelcc.options import Options
-from modelcc.runtime.device_program import DeviceCode
+from modelcc.runtime.devices.device_program import DeviceCode
 from modelcc.runtime.session import Session
 from modelcc.schedule.group_schedule import (
     FlashDecoding,
@@ -47,7 +47,7 @@ from tests.targets.gpu.products.test_persistent_product import PRODUCTS as PERSI
 from tests.targets.gpu.products.test_tensor_product import PRODUCTS as FRAGMENTS
 from tests.targets.gpu.products.test_warpgroup_product import PRODUCTS as TILES
 
-cuda_device = pytest.importorskip("modelcc.runtime.cuda_device")
+cuda_device = pytest.importorskip("modelcc.runtime.streams.cuda_device")
 
 EARLY = pytest.mark.parametrize("early", [False, True], ids=["late", "early"])
 

@@ -21,7 +21,7 @@ from modelcc.targets.cuda.chips import CHIPS
 from modelcc.targets.cuda.text import llvm_text, ptx_text
 from modelcc.targets.gpu.lower import lower_groups
 
-pytest.importorskip("modelcc.runtime.cuda_device")
+pytest.importorskip("modelcc.runtime.streams.cuda_device")
 
 _WAIT = r"\{ \.reg \.pred done; again: .*?\}"
 

@@ -12,12 +12,12 @@ from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.types import F32, TensorType
 from modelcc.ops.matmul import MatMul
 from modelcc.options import Options
-from modelcc.runtime.device_parts import STEPS
-from modelcc.runtime.device_steps import from_json, kernel_calls
+from modelcc.runtime.devices.device_parts import STEPS
+from modelcc.runtime.devices.device_steps import from_json, kernel_calls
 from modelcc.targets.cuda.chips import CHIPS
 from modelcc.targets.cuda.text import llvm_text, ptx_text
 
-pytest.importorskip("modelcc.runtime.cuda_device")
+pytest.importorskip("modelcc.runtime.streams.cuda_device")
 
 MANY = 65536
 

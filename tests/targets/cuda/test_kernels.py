@@ -17,7 +17,7 @@ from modelcc.ir.loop_traversal import launch_extents, statements
 from modelcc.ir.op import Op, Sample
 from modelcc.ops.samples import arrays
 from modelcc.passes.tensor.from_graph import lower_graph
-from modelcc.runtime.cuda_code import ARCHITECTURES
+from modelcc.runtime.streams.cuda_code import ARCHITECTURES
 from modelcc.targets.cuda.chips import CHIPS, Chip, chip_of, find_chip
 from modelcc.targets.cuda.cubin import compiled_kernels
 from modelcc.targets.cuda.text import llvm_text, ptx_text

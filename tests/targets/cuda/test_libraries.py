@@ -25,16 +25,16 @@ from modelcc.ops.matmul import MatMul
 from modelcc.ops.shape import Transpose
 from modelcc.options import Options
 from modelcc.report.in_artifact import report_in
-from modelcc.runtime import cublaslt, vendor_library
-from modelcc.runtime.device_program import DeviceCode
-from modelcc.runtime.device_steps import MoveTensor, from_json, is_the_devices
+from modelcc.runtime.devices.device_program import DeviceCode
+from modelcc.runtime.devices.device_steps import MoveTensor, from_json, is_the_devices
 from modelcc.runtime.errors import LoadError
 from modelcc.runtime.session import Session
+from modelcc.runtime.streams import cublaslt, vendor_library
 from modelcc.targets.cuda.libraries import CUBLASLT
 from tests.targets.cuda.test_partial_sums import chain
 from tests.targets.cuda.test_program import prepared
 
-cuda_device = pytest.importorskip("modelcc.runtime.cuda_device")
+cuda_device = pytest.importorskip("modelcc.runtime.streams.cuda_device")
 
 
 def products(dtype: DType, rows: Index) -> Graph:

@@ -18,7 +18,7 @@ from modelcc.targets.cuda.chips import find_chip
 from modelcc.targets.cuda.tools import find_tool
 from tests.targets.cuda.test_program import Prepared, on_driver, prepared
 
-pytest.importorskip("modelcc.runtime.cuda_device")
+pytest.importorskip("modelcc.runtime.streams.cuda_device")
 
 CHIPS = {"sm_80": ("HMMA.16816.F32", "LDGSTS.E.BYPASS.128"), "sm_90a": ("HGMMA", "UTMALDG")}
 

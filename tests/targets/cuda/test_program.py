@@ -27,7 +27,7 @@ from modelcc.report.in_artifact import report_in
 from modelcc.report.page import report_page
 from modelcc.report.report import report_from_json
 from modelcc.report.tables import report_tables
-from modelcc.runtime.device_program import DeviceCode
+from modelcc.runtime.devices.device_program import DeviceCode
 from modelcc.runtime.errors import LoadError, RunError
 from modelcc.runtime.session import Session
 from modelcc.runtime.values import ValueSession
@@ -36,7 +36,7 @@ from modelcc.targets.cuda.chips import CHIPS
 from modelcc.targets.cuda.tools import assemble, find_tool
 from tests.test_states import decoder
 
-cuda_device = pytest.importorskip("modelcc.runtime.cuda_device")
+cuda_device = pytest.importorskip("modelcc.runtime.streams.cuda_device")
 
 
 def compiled(model: Path, form: str, output: Path) -> Path:

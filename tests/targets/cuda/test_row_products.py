@@ -18,8 +18,8 @@ from ptx_emulator.kernels import emulated
 from modelcc.driver import NOWHERE, compile_model
 from modelcc.ir.loop_traversal import launch_extents
 from modelcc.options import Options
-from modelcc.runtime.cuda_code import machine_code
-from modelcc.runtime.device_program import CODE
+from modelcc.runtime.devices.device_program import CODE
+from modelcc.runtime.streams.cuda_code import machine_code
 from modelcc.targets.cuda.chips import CHIPS, find_chip
 from modelcc.targets.cuda.text import llvm_text, ptx_text
 from modelcc.targets.cuda.tools import assemble, disassemble, find_tool

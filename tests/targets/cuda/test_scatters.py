@@ -14,14 +14,14 @@ from modelcc.driver import compile_model
 from modelcc.ir.types import DTYPES
 from modelcc.ops.runtime_index import Combination
 from modelcc.options import Options
-from modelcc.runtime.device_program import DeviceCode
+from modelcc.runtime.devices.device_program import DeviceCode
 from modelcc.runtime.errors import RunError
 from modelcc.runtime.session import Session
 from modelcc.schedule.group_schedule import GroupScatter, ListedScatter
 from modelcc.targets.cuda.chips import CHIPS
 from modelcc.targets.gpu.schedule import schedule_groups
 
-cuda_device = pytest.importorskip("modelcc.runtime.cuda_device")
+cuda_device = pytest.importorskip("modelcc.runtime.streams.cuda_device")
 
 COUNT, WIDTH = 1024, 16
 

@@ -33,7 +33,7 @@ from modelcc.targets.gpu.products.tensor_product import ROUNDED, SPLIT
 from modelcc.verification.comparison import tolerance_of
 from modelcc.verification.verification import Request, subject_of
 
-pytest.importorskip("modelcc.runtime.cuda_device")
+pytest.importorskip("modelcc.runtime.streams.cuda_device")
 
 assembling = pytest.mark.skipif(
     find_tool("ptxas") is None or find_tool("nvdisasm") is None, reason="there is no ptxas here"

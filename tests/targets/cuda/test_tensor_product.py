@@ -16,8 +16,8 @@ from modelcc.ir.types import F32, TensorType
 from modelcc.ops.matmul import MatMul
 from modelcc.options import Options
 from modelcc.report.in_artifact import report_in
-from modelcc.runtime.cuda_code import machine_code
-from modelcc.runtime.device_parts import CODE
+from modelcc.runtime.devices.device_parts import CODE
+from modelcc.runtime.streams.cuda_code import machine_code
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.targets.cuda.chips import find_chip
 from modelcc.targets.cuda.text import llvm_text, ptx_text

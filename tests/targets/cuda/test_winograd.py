@@ -19,7 +19,7 @@ from modelcc.targets.gpu.kernel_uses import kernel_use
 from modelcc.targets.gpu.passes.winograd import GroupWinograd
 from modelcc.targets.gpu.schedule import schedule_groups
 
-pytest.importorskip("modelcc.runtime.cuda_device")
+pytest.importorskip("modelcc.runtime.streams.cuda_device")
 
 assembling = pytest.mark.skipif(find_tool("ptxas") is None, reason="there is no ptxas here")
 

@@ -44,8 +44,8 @@ from modelcc.passes.loop.expand_math import expand_math
 from modelcc.passes.loop.expand_narrow import expand_narrow
 from modelcc.passes.tensor.from_graph import lower_graph
 from modelcc.passes.tensor.fuse import FuseKernels
-from modelcc.runtime.elf import read_object
-from modelcc.runtime.symbols import MEMORY, PARALLEL_FOR, ROUNDING, needed
+from modelcc.runtime.linking.elf import read_object
+from modelcc.runtime.linking.symbols import MEMORY, PARALLEL_FOR, ROUNDING, needed
 from modelcc.targets.c.emitter import emit_c
 from modelcc.targets.c.toolchain import find_compiler
 from modelcc.targets.cpu.algorithms import capacity_of

@@ -14,9 +14,9 @@ import modelcc
 from modelcc.driver import NOWHERE, compile_model
 from modelcc.ir.errors import ModelError
 from modelcc.options import Options
-from modelcc.runtime.device_program import DeviceCode
+from modelcc.runtime.devices.device_program import DeviceCode
+from modelcc.runtime.devices.opencl_facts import OpenclFacts
 from modelcc.runtime.errors import LoadError
-from modelcc.runtime.opencl_facts import OpenclFacts
 from modelcc.targets.gpu.machine import GPUS, PROCESSOR, GpuModel
 from modelcc.targets.opencl.machine import LEAST_SHARED, LEAST_THREADS, model_of
 

@@ -24,8 +24,8 @@ from modelcc.ops.top_k import TopK
 from modelcc.options import Options
 from modelcc.passes.program.place_transfers import side_of
 from modelcc.passes.tensor.from_graph import lower_graph
-from modelcc.runtime.device_parts import CODE
-from modelcc.runtime.device_program import DeviceCode
+from modelcc.runtime.devices.device_parts import CODE
+from modelcc.runtime.devices.device_program import DeviceCode
 from modelcc.runtime.errors import InputError, LoadError, RunError
 from modelcc.runtime.session import Session
 from modelcc.targets.base import TargetOptions
@@ -35,7 +35,7 @@ from tests.random_control import control_models
 from tests.test_control_flow import QUICK
 from tests.test_states import decoder
 
-opencl = pytest.importorskip("modelcc.runtime.opencl_device")
+opencl = pytest.importorskip("modelcc.runtime.devices.opencl_device")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from modelcc.ir.errors import ModelError
 from modelcc.ir.loop import Function
-from modelcc.runtime import hip_device
-from modelcc.runtime.device_parts import CODE
+from modelcc.runtime.devices.device_parts import CODE
 from modelcc.runtime.errors import LoadError
+from modelcc.runtime.streams import hip_device
 from modelcc.targets.amdgpu.chips import CHIPS, DEFAULT
 from modelcc.targets.base import BuildConfig, Module, TargetOptions
 from modelcc.targets.c.names import symbol

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 
 from modelcc.ir.errors import ModelError
-from modelcc.runtime.cuda_code import architecture_of
+from modelcc.runtime.streams.cuda_code import architecture_of
 from modelcc.targets.gpu.machine import GPUS, GpuModel
 from modelcc.targets.gpu.products.tensor_product import BYTES
 from modelcc.targets.isa.nvidia_mma import REGISTERS
@@ -72,7 +72,7 @@ PORTABLE = replace(
 )
 """The oldest one, with groups that share no more than those of any newer one may: desktops' have
 99 KiB, an A100 163."""
-_CAPABILITY = "modelcc.runtime.cuda_capability"
+_CAPABILITY = "modelcc.runtime.streams.cuda_capability"
 """Imported on demand, as it needs the package of the driver's functions."""
 
 

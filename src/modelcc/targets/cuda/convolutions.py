@@ -1,7 +1,7 @@
 """Convolutions of images by cuDNN instead of by our kernels, where a user prefers it.
 
-The call's arguments are those of :mod:`modelcc.runtime.cudnn`: how it multiplies, whether relu
-follows, the order of dimensions, sizes of the image (samples, channels, rows, columns), of the
+The call's arguments are those of :mod:`modelcc.runtime.streams.cudnn`: how it multiplies, whether
+relu follows, the order of dimensions, sizes of the image (samples, channels, rows, columns), of the
 weights (results, channels, rows, columns) and of the result (rows, columns), padding before the
 image, strides and dilation along both, and groups; then the offsets of image, weights, result and
 workspace, bytes of that, and the offsets of the bias and the addend.
@@ -19,7 +19,7 @@ from modelcc.ir.library import Address, ExternalCall
 from modelcc.ir.loop import IndexOf
 from modelcc.ir.tensor import Apply, Axis, Cast, Guard, Number, Read, Scalar, Stage
 from modelcc.ir.types import BF16, F16, F32, I64, Layout, Part
-from modelcc.runtime.cudnn import (
+from modelcc.runtime.streams.cudnn import (
     CHANNELS_FIRST,
     CHANNELS_LAST,
     PLAIN,

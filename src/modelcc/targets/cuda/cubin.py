@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from modelcc.runtime.elf import NotElfError, ObjectFile, read_object
+from modelcc.runtime.linking.elf import NotElfError, ObjectFile, read_object
 from modelcc.targets.kernel_use import CompiledKernel
 
 _INFO = 0x7000_0000

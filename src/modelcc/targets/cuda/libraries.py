@@ -1,7 +1,7 @@
 """Products by cuBLASLt instead of by our kernels, where a user prefers it.
 
-The call's arguments are those of :mod:`modelcc.runtime.cublaslt`: how sums are computed, the
-epilogue, rows, columns and terms (K), the batch, and for each matrix its offset, its leading
+The call's arguments are those of :mod:`modelcc.runtime.streams.cublaslt`: how sums are computed,
+the epilogue, rows, columns and terms (K), the batch, and for each matrix its offset, its leading
 dimension (of columns, if it is transposed), whether it is transposed, and its batch stride; then
 the offset of the workspace, bytes of that, and the offsets of the bias and the addend, if there are
 any.
@@ -14,7 +14,7 @@ from modelcc.ir.index import Index, split_affine
 from modelcc.ir.library import Address, Argument, ExternalCall
 from modelcc.ir.loop import IndexOf
 from modelcc.ir.types import BF16, F16, F32, I64
-from modelcc.runtime.cublaslt import (
+from modelcc.runtime.streams.cublaslt import (
     BIAS,
     COMPUTE_F32,
     COMPUTE_TF32,

@@ -19,9 +19,9 @@ from modelcc.ir.loop import Function
 from modelcc.ir.program import Program
 from modelcc.passes.graph.scaled_products import ScaledProducts
 from modelcc.passes.program.join_launches import JoinLaunches
-from modelcc.runtime.cuda_code import machine_code, with_ptx
-from modelcc.runtime.device_parts import CODE
-from modelcc.runtime.libraries import at_path
+from modelcc.runtime.devices.device_parts import CODE
+from modelcc.runtime.linking.libraries import at_path
+from modelcc.runtime.streams.cuda_code import machine_code, with_ptx
 from modelcc.schedule.canonical import CanonicalKernel
 from modelcc.schedule.schedule import Schedule
 from modelcc.targets.base import (

@@ -23,7 +23,7 @@ from modelcc.ir.program import (
 from modelcc.ir.region import Branch, Repeat
 from modelcc.ir.tensor import ReadSize, View, size_conditions
 from modelcc.passes.program.place_transfers import side_of
-from modelcc.runtime import device_steps as steps
+from modelcc.runtime.devices import device_steps as steps
 
 DIMENSIONS = 3
 

@@ -36,9 +36,9 @@ from modelcc.passes.tensor.read_in_place import ReadInPlace
 from modelcc.passes.tensor.read_through_views import ReadThroughViews
 from modelcc.passes.tensor.select_parts import SelectParts
 from modelcc.passes.tensor.split_groups import SplitGroups
-from modelcc.runtime.device_parts import CODE, STEPS, read_program
-from modelcc.runtime.device_states import ALIGNMENT
-from modelcc.runtime.device_steps import to_json
+from modelcc.runtime.devices.device_parts import CODE, STEPS, read_program
+from modelcc.runtime.devices.device_states import ALIGNMENT
+from modelcc.runtime.devices.device_steps import to_json
 from modelcc.runtime.errors import LoadError
 from modelcc.runtime.machine import machine_identity
 from modelcc.runtime.opening import session_of

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from modelcc.artifact.manifest import LibrarySpec
 from modelcc.ir.errors import ModelError
-from modelcc.runtime.elf import read_object
-from modelcc.runtime.macho import NotMachError, read_mach_object
-from modelcc.runtime.symbols import ObjectNames, foreign
+from modelcc.runtime.linking.elf import read_object
+from modelcc.runtime.linking.macho import NotMachError, read_mach_object
+from modelcc.runtime.linking.symbols import ObjectNames, foreign
 
 
 def check_closed(objects: Sequence[bytes], called: Sequence[LibrarySpec] = ()) -> None:

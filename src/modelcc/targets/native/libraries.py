@@ -10,7 +10,7 @@ from modelcc.artifact.manifest import LibrarySpec
 from modelcc.ir.errors import ModelError
 from modelcc.ir.library import Callee, LibraryFunction
 from modelcc.runtime.errors import LoadError
-from modelcc.runtime.libraries import at_path, function_of, open_library
+from modelcc.runtime.linking.libraries import at_path, function_of, open_library
 from modelcc.targets.cpu.libraries import LIBRARIES, WIDE
 
 Asked = Sequence[tuple[str, str]]

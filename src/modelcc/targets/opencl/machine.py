@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from modelcc.runtime.opencl_facts import OpenclFacts
+from modelcc.runtime.devices.opencl_facts import OpenclFacts
 from modelcc.targets.gpu.machine import GPUS, PROCESSOR, GpuModel
 
 LEAST_SHARED, LEAST_THREADS = 32 << 10, 256

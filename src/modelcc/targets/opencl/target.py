@@ -18,9 +18,9 @@ from modelcc.ir.types import F64
 from modelcc.passes.loop.expand_instructions import expand_instructions
 from modelcc.passes.loop.expand_math import expand_math
 from modelcc.passes.loop.expand_narrow import expand_narrow
-from modelcc.runtime.device_parts import CODE
+from modelcc.runtime.devices.device_parts import CODE
+from modelcc.runtime.devices.opencl_facts import OpenclFacts
 from modelcc.runtime.errors import LoadError
-from modelcc.runtime.opencl_facts import OpenclFacts
 from modelcc.targets.base import BuildConfig, Module, TargetOptions
 from modelcc.targets.c.emitter import EmitOptions, emit_c
 from modelcc.targets.c.names import symbol
@@ -36,7 +36,7 @@ DOUBLES, HALF, IL = "cl_khr_fp64", "cl_khr_fp16", "cl_khr_il_program"
 USUAL = (DOUBLES,)
 SPIRV = "spirv"
 LANGUAGES = ("c", SPIRV)
-_DEVICE = "modelcc.runtime.opencl_device"
+_DEVICE = "modelcc.runtime.devices.opencl_device"
 
 
 @dataclass(frozen=True)

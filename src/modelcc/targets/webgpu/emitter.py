@@ -29,7 +29,7 @@ from modelcc.passes.loop.expand_instructions import expand_instructions
 from modelcc.passes.loop.expand_math import expand_math
 from modelcc.passes.loop.expand_narrow import expand_narrow
 from modelcc.passes.loop.remove_unused import remove_unused
-from modelcc.runtime.webgpu_shaders import Shader, Shared
+from modelcc.runtime.devices.webgpu_shaders import Shader, Shared
 from modelcc.targets.c.code import Code
 from modelcc.targets.c.dialect import C99
 from modelcc.targets.c.names import comment

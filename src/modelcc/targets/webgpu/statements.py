@@ -27,7 +27,7 @@ from modelcc.ir.loop import (
 from modelcc.ir.loop_text import statement_text
 from modelcc.ir.loop_traversal import FAULTS, loop_nest
 from modelcc.ir.types import I32, I64
-from modelcc.runtime.webgpu_shaders import GROUPS_ACROSS
+from modelcc.runtime.devices.webgpu_shaders import GROUPS_ACROSS
 from modelcc.targets.c.code import CExpression, Code, Named
 from modelcc.targets.webgpu.arithmetic import convert
 from modelcc.targets.webgpu.expressions import ExpressionCode, index_value, lane_name, whole_name

@@ -10,7 +10,7 @@ from modelcc.ir.errors import ModelError
 from modelcc.ir.index import Index
 from modelcc.ir.loop import Function
 from modelcc.ir.program import Launch, Program, leaves
-from modelcc.runtime.webgpu_shaders import Shader, Shared, shaders_text, together
+from modelcc.runtime.devices.webgpu_shaders import Shader, Shared, shaders_text, together
 from modelcc.targets.base import TargetOptions
 from modelcc.targets.gpu.device_program import device_functions
 from modelcc.targets.gpu.device_target import DeviceTarget, group_capacity

@@ -17,7 +17,7 @@ from modelcc.ir.loop import Function
 from modelcc.ir.loop_traversal import checks_in, grid_loop, takes_pool
 from modelcc.ir.program import CopyTensor, Launch, Program, Step
 from modelcc.ir.region import Repeat
-from modelcc.runtime.webgpu_shaders import Shader, Shared, together
+from modelcc.runtime.devices.webgpu_shaders import Shader, Shared, together
 from modelcc.targets.webgpu.emitter import shader_of
 from modelcc.targets.webgpu.page.places import ALIGNMENT, NOWHERE, Key, PageMemory
 

@@ -1,0 +1,1 @@
+"""Object files into memory, and the libraries that their code calls."""

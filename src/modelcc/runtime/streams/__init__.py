@@ -1,0 +1,1 @@
+"""Devices with streams and recorded graphs: NVIDIA's by CUDA and AMD's by HIP."""
