@@ -1,1 +1,1 @@
-"""What every frontend needs: emission of graphs with known contents, sizes, parts, bodies."""
+"""Common to all frontends: emission of graphs with constant folding, sizes, parts, bodies."""

@@ -13,7 +13,7 @@ from modelcc.ops.views import cast
 def arctangent(y: Value, x: Value) -> Value:
     """The angle of the point (x, y) in [-pi, pi], with the signs of zeros.
 
-    By the arctangent of the lesser through the greater, turned into the right octant.
+    By the arctangent of the smaller over the larger one, moved to the right octant.
     """
     dtype = y.type.dtype
     if dtype in (F16, BF16):
@@ -32,16 +32,16 @@ def arctangent(y: Value, x: Value) -> Value:
 
 
 def ordered(a: Value, b: Value) -> tuple[Value, Value]:
-    """The greater of both, and the other one: where they are alike ``a``, and then ``b``.
+    """The greater of both, and the other one; ``a`` first where they are equal.
 
-    Max and Min would both have their gradient by ``a`` there.
+    The gradients of Max and Min would both go to ``a`` there.
     """
     rising = of(ew.Greater(), b, a)
     return of(ew.Where(), rising, b, a), of(ew.Where(), rising, a, b)
 
 
 def is_negative(x: Value) -> Value:
-    """Whether the sign is minus, of zeros too."""
+    """Whether the sign bit is set, also of zeros."""
     zero = of(ew.Equal(), x, x.lift(0.0))
     safe = of(ew.Where(), zero, x, x.lift(1.0))
     inverse = of(ew.Less(), safe.lift(1.0) / safe, x.lift(0.0))

@@ -1,4 +1,4 @@
-"""A sub-graph under conversion into a graph of its own: the body of a branch or a loop."""
+"""A sub-graph under conversion into its own graph: the body of a branch or a loop."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from modelcc.ir.types import TensorType
 
 @dataclass(frozen=True)
 class Body:
-    """``captured``: values around it that it reads, and its inputs that stand for them.
+    """``captured``: values of the enclosing graph that it reads, and the inputs that stand for
+    them.
 
-    ``outer`` emits the graph around it, ``emitter`` its own.
+    ``outer`` emits the enclosing graph, ``emitter`` the body.
     """
 
     outer: Emitter
@@ -23,7 +24,7 @@ class Body:
     captured: dict[str, str] = field(default_factory=dict[str, str])
 
     def capture(self, value: str) -> str:
-        """What stands for a value of around it; known contents are known inside, too."""
+        """The value in the body for one of the enclosing graph; known contents stay known."""
         group = self.outer.find_group(value)
         if group is not None:
             return self.emitter.group(group.of([self.capture(part) for part in group.parts]))
@@ -36,15 +37,15 @@ class Body:
         return self.captured[value]
 
     def input(self, name: str, type: TensorType) -> str:
-        """An input that stands for no value of around it, a state."""
+        """An input that is not captured from the enclosing graph: a state."""
         return self.emitter.builder.input(name, type)
 
     def types(self) -> list[TensorType]:
-        """Those of the outputs."""
+        """Types of the outputs."""
         return [self.emitter.type_of(name) for name in self.outputs]
 
     def graph(self, outputs: Sequence[str], captured: Sequence[str] | None = None) -> Graph:
-        """The body with these outputs; ``captured`` are values of around it, in order."""
+        """The body with these outputs; ``captured`` are values of the enclosing graph, in order."""
         names = [self.captured[v] for v in (self.captured if captured is None else captured)]
         graph = self.emitter.builder.build([self.emitter.stored(name) for name in outputs])
         states = [name for name in graph.inputs if name not in self.captured.values()]

@@ -1,7 +1,7 @@
-"""If on data: results of the two branches brought to the same types.
+"""If with a condition computed at run time: results of both branches are brought to the same types.
 
-Sequences and optional values go through as the tensors they consist of.  A tensor whose extents
-differ goes through flat, with room for the larger one, beside its extents, which are then read as
+Sequences and optional values are passed as the tensors they consist of.  A tensor whose extents
+differ is passed flattened, padded to the larger size, with its extents, which are then read as
 sizes.
 """
 
@@ -28,7 +28,7 @@ def chosen(
 ) -> tuple[str, ...]:
     """The results of ``then`` if ``condition`` holds, else those of ``other``.
 
-    ``names`` are what the user calls the results.
+    ``names`` are the user's names of the results.
     """
     pairs: list[_Pair] = []
     for name, a, b in zip(names, then.outputs, other.outputs, strict=True):
@@ -49,7 +49,7 @@ def chosen(
 
 @dataclass(frozen=True)
 class _Pair:
-    """A tensor that both branches give: as it is, or flat and its ``extents``."""
+    """A tensor that both branches yield: as it is, or flattened with its ``extents``."""
 
     name: str
     then: tuple[str, ...]

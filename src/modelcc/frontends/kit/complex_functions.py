@@ -1,4 +1,5 @@
-"""Functions of complex numbers by those of their parts (Abramowitz and Stegun 4.2, 4.3, 4.5)."""
+"""Functions of complex numbers in terms of real and imaginary parts (Abramowitz and Stegun 4.2,
+4.3, 4.5)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from modelcc.ops.arithmetic import Value, of
 
 @dataclass(frozen=True)
 class Complex:
-    """A complex operand, for arithmetic."""
+    """A complex operand with overloaded arithmetic."""
 
     re: Value
     im: Value
@@ -28,7 +29,7 @@ class Complex:
         )
 
     def __truediv__(self, other: Complex) -> Complex:
-        """Scaled by the greater part of the divisor, whose square may overflow."""
+        """Scaled by the larger part of the divisor, whose square may overflow."""
         scale = of(ew.Max(), of(ew.Abs(), other.re), of(ew.Abs(), other.im))
         re, im = other.re / scale, other.im / scale
         total = (re * re + im * im) * scale
@@ -38,12 +39,12 @@ class Complex:
         return Complex(self.re * factor, self.im * factor)
 
     def turned(self) -> Complex:
-        """Times i."""
+        """Multiplied by i."""
         return Complex(-self.im, self.re)
 
 
 def magnitude(z: Complex) -> Value:
-    """The absolute value, without overflow."""
+    """The absolute value, without overflow of intermediate results."""
     a, b = of(ew.Abs(), z.re), of(ew.Abs(), z.im)
     great, less = ordered(a, b)
     plain = of(ew.Or(), of(ew.Equal(), great, great.lift(0.0)), of(ew.IsInf(), great))
@@ -67,7 +68,7 @@ def logarithm(z: Complex) -> Complex:
 
 
 def root(z: Complex) -> Complex:
-    """The root in the right half plane: of ``|re| + |z|``, the other part by division."""
+    """The root in the right half plane: from ``|re| + |z|``; the other part by division."""
     size = magnitude(z)
     root = of(ew.Sqrt(), (of(ew.Abs(), z.re) + size) * 0.5)
     zero = of(ew.Equal(), root, root.lift(0.0))
@@ -133,7 +134,7 @@ def power(a: Complex, b: Complex) -> Complex:
 
 
 def cube_root(z: Complex) -> Complex:
-    """The root of the third of the angle."""
+    """The cube root of the modulus, a third of the angle."""
     return power(z, one(z).scaled(1 / 3))
 
 
@@ -144,17 +145,17 @@ def complex_arctangent(y: Complex, x: Complex) -> Complex:
 
 
 def greater(a: Complex, b: Complex) -> Complex:
-    """Of each two the one that is greater, or NaN."""
+    """The elementwise maximum; NaN if either is."""
     return _chosen(of(ew.Or(), _is_greater(a, b), _is_nan(a)), a, b)
 
 
 def lesser(a: Complex, b: Complex) -> Complex:
-    """Of each two the one that is less, or NaN."""
+    """The elementwise minimum; NaN if either is."""
     return _chosen(of(ew.Or(), _is_greater(b, a), _is_nan(a)), a, b)
 
 
 def _is_greater(a: Complex, b: Complex) -> Value:
-    """By real parts, and by imaginary ones where these are equal."""
+    """Lexicographic comparison by real, then imaginary parts."""
     later = of(ew.And(), of(ew.Equal(), a.re, b.re), of(ew.Greater(), a.im, b.im))
     return of(ew.Or(), of(ew.Greater(), a.re, b.re), later)
 

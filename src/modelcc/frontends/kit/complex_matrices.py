@@ -1,7 +1,7 @@
-"""Complex matrices by real ones of twice the extents, whose blocks are ``[[re, -im], [im, re]]``.
+"""Complex matrices as real ones of twice the extents, with blocks ``[[re, -im], [im, re]]``.
 
-Sums and products of such blocks are those of the numbers.  A triangle whose diagonal is real
-stays one, so triangular systems and Cholesky's factor are those of the real matrices.
+Sums and products of such blocks are those of the numbers.  Triangular matrices with a real diagonal
+stay triangular, so triangular systems and Cholesky factors are those of the real matrices.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from modelcc.ops.views import reshaped
 
 
 def solved_triangle(a: Complex, b: Complex, is_lower: bool, unit: bool) -> Complex:
-    """``x`` with ``a @ x = b``, of a triangle of ``a``, its rows divided by the diagonal.
+    """``x`` with ``a @ x = b``, for one triangle of ``a``, whose rows are divided by the diagonal.
 
     With ``unit`` the diagonal is 1 and not read.
     """
@@ -31,7 +31,7 @@ def solved_triangle(a: Complex, b: Complex, is_lower: bool, unit: bool) -> Compl
 
 
 def cholesky(x: Complex, is_lower: bool = True) -> tuple[Complex, Value]:
-    """The factor, of the triangle on its side, and whether there is none: then it is NaN."""
+    """The factor of the given triangle, and whether there is none: then it is NaN."""
     own = x if is_lower else adjoint(x)
     strict = lower(own.im, -1)
     whole = Complex(own.re, strict - swapped(strict))
@@ -57,19 +57,19 @@ def _blocks(z: Complex) -> Value:
 
 
 def _rows(z: Complex) -> Value:
-    """The left columns of the blocks [..., 2 m, n]."""
+    """The left columns [..., 2 m, n] of the blocks."""
     *outer, m, n = z.re.type.shape
     return reshaped(_joined(z.re, z.im, len(outer) + 1), *outer, 2 * m, n)
 
 
 def _joined(a: Value, b: Value, axis: int) -> Value:
-    """Both along a new axis."""
+    """Both stacked along a new axis."""
     shape = (*a.type.shape[:axis], 1, *a.type.shape[axis:])
     return of(Concat(axis), reshaped(a, *shape), reshaped(b, *shape))
 
 
 def _split(x: Value, skip: int = 1) -> Complex:
-    """The numbers of left columns, every ``skip``-th of them."""
+    """The complex numbers of left columns, every ``skip``-th of them."""
     *outer, m, n = x.type.shape
     apart = reshaped(x, *outer, m // 2, 2, n // skip, skip)
     first = of(At(len(outer) + 3, 0), apart)

@@ -1,6 +1,6 @@
-"""Complex numbers: pairs of real values at import, of which nothing complex is left in the graph.
+"""Complex numbers: pairs of real values at import; the graph contains no complex types.
 
-Inputs and outputs of a model have their parts in a last axis of two.
+Inputs and outputs of a model have real and imaginary parts in a last axis of extent 2.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from modelcc.ops.control import At
 from modelcc.ops.shape import Concat
 
 C32 = DType("c32", "complex", 32, "complex32")
-"""Of two halves, which no array has, only parts do."""
+"""Complex with f16 parts, which NumPy lacks; only the parts exist as arrays."""
 
 
 @dataclass(frozen=True)
 class ComplexValue(GroupValue):
-    """A tensor of complex numbers: its real and its imaginary part, of one type."""
+    """A tensor of complex numbers: its real and its imaginary part, of the same type."""
 
     real: str
     imag: str

@@ -1,4 +1,4 @@
-"""One operator of a user's model under conversion: its operands, and the way to emit nodes."""
+"""One operator of a user's model under conversion: its operands, and emission of nodes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Option = TypeVar("Option")
 
 @dataclass(frozen=True)
 class Conversion:
-    """What the handler of any framework's operator gets.
+    """What the handler of any framework's operator receives.
 
     ``inputs`` are value names, ``""`` where absent; ``labels`` are the user's names of them;
-    ``source`` is where the operator is in the user's model, outwards in.
+    ``source`` is the location of the operator in the user's model, outermost first.
     """
 
     inputs: tuple[str, ...]
@@ -42,7 +42,7 @@ class Conversion:
         return self.emitter.bounds
 
     def located(self, source: Sequence[str]) -> Conversion:
-        """The same operator, as if it were at ``source``."""
+        """The same operator with location ``source``."""
         return replace(self, source=tuple(source))
 
     def emit(self, op: Op, *inputs: str) -> str:
@@ -58,15 +58,15 @@ class Conversion:
         return self.emitter.constant(value, dtype)
 
     def note(self, elements: Sequence[Index], dtype: DType) -> str:
-        """A vector of known, possibly symbolic elements."""
+        """A vector of known elements, possibly symbolic."""
         return self.emitter.note_indices(elements, dtype)
 
     def group(self, group: GroupValue) -> str:
-        """A value that is no tensor."""
+        """A value that is not a tensor."""
         return self.emitter.group(group)
 
     def find_group(self, i: int) -> GroupValue | None:
-        """What operand ``i`` is, if it is no tensor."""
+        """Operand ``i`` as a group; None if it is a tensor."""
         return self.emitter.find_group(self.inputs[i])
 
     def elements(self, i: int) -> tuple[str, ...]:
@@ -87,19 +87,19 @@ class Conversion:
         return self.inputs[i] if i < len(self.inputs) else ""
 
     def value(self, i: int) -> Value:
-        """Operand ``i``, for arithmetic."""
+        """Operand ``i``, with overloaded arithmetic."""
         return Value(self, self.input(i))
 
     def given(self, i: int) -> Value | None:
-        """Operand ``i``, for arithmetic, if it is there."""
+        """Operand ``i``, with overloaded arithmetic, if present."""
         return self.value(i) if self.has(i) else None
 
     def made(self, op: Op) -> Value:
-        """The single result of an ``op`` without operands, for arithmetic."""
+        """The single result of an ``op`` without operands, with overloaded arithmetic."""
         return Value(self, self.emit(op))
 
     def literal(self, value: Array | float, dtype: DType | None = None) -> Value:
-        """A value with these contents, for arithmetic."""
+        """A value with these contents, with overloaded arithmetic."""
         return Value(self, self.constant(value, dtype))
 
     def type_of(self, name: str) -> TensorType:
@@ -119,7 +119,7 @@ class Conversion:
         return self.type(i).rank
 
     def known(self, i: int) -> Contents | None:
-        """Contents of operand ``i`` if they are known, as those of no elements always are."""
+        """Contents of operand ``i`` if known, as for empty tensors always."""
         if not self.has(i):
             return None
         contents = self.emitter.contents(self.inputs[i])
@@ -145,7 +145,7 @@ class Conversion:
     ) -> tuple[Index, ...]:
         """Operand ``i`` as a flat tuple of indices.
 
-        Where it is computed at run time these are symbols, with bounds ``known``; its number of
+        If it is computed at run time these are symbols, with bounds ``known``; its number of
         elements must be known.
         """
         contents = self.known(i)
@@ -167,7 +167,7 @@ class Conversion:
         return values[0]
 
     def integers(self, i: int, what: str) -> tuple[int, ...]:
-        """Operand ``i`` as a flat tuple of numbers, which must be known."""
+        """Operand ``i`` as a flat tuple of numbers, which must be constant."""
         elements = self.contents(i, what).reshape(-1).tolist()
         values = [require_index(e, f"its {what} ({self.labels[i]!r})") for e in elements]
         if any(not isinstance(v, int) for v in values):
@@ -188,7 +188,7 @@ class Conversion:
         return axis % rank
 
     def sized(self, value: str, axis: int, extent: int) -> str:
-        """``value`` with the number ``extent`` along ``axis``, which every run is checked for."""
+        """``value`` with the constant ``extent`` along ``axis``, checked in every run."""
         shape = self.type_of(value).shape
         if shape[axis] == extent:
             return value
@@ -201,7 +201,7 @@ class Conversion:
         raise ModelError(message, self.source, "the model is invalid here; export it again")
 
     def choice(self, value: str, options: tuple[Option, ...], what: str) -> Option:
-        """``value`` as one of ``options``; not supported if it is none."""
+        """``value`` as one of ``options``; not supported otherwise."""
         for option in options:
             if option == value:
                 return option

@@ -1,4 +1,4 @@
-"""Dimensions that a model's shapes are divided by cannot be 0; all others can."""
+"""Dimensions that occur as divisors in a model's shapes cannot be 0; all others can."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from modelcc.ir.index_expr import FloorDiv, FloorMod
 
 
 def without_empty_divisors(graph: Graph, names: Collection[str]) -> Graph:
-    """``graph`` with those of the dimensions ``names`` that it divides by bounded to 1 or more."""
+    """``graph`` with those of the dimensions ``names`` that occur as divisors bounded to at least
+    1."""
     divisors = frozenset[str]().union(*map(divided_by, _indices(graph)))
     changed: Mapping[str, Range] = {
         name: Range(1, graph.dims[name].hi) for name in names if name in divisors
@@ -38,7 +39,7 @@ def _indices(value: Any) -> Iterator[Index]:
 
 
 def divided_by(e: Index) -> frozenset[str]:
-    """Names of the symbols in divisors of ``e``, those within its operands too.
+    """Names of the symbols in divisors of ``e`` and of its operands.
 
     >>> from modelcc.ir.index import parse_index
     >>> sorted(divided_by(parse_index("(a floordiv b) * c + d mod 4")))

@@ -1,4 +1,4 @@
-"""One of two ways to the same result, of which a run takes the faster one for its sizes."""
+"""Two implementations of the same result; each run takes the faster one for its sizes."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from modelcc.ops.control import If
 from modelcc.ops.slicing import Slice
 
 Way = Callable[[GraphBuilder, str], str]
-"""What a branch makes of its input, in a graph of its own."""
+"""Emits one implementation in a graph of its own, from its input."""
 
 
 def by(call: Conversion, op: Op) -> Way:
-    """By ``op``."""
+    """The implementation by a single ``op``."""
     return lambda build, x: build.emit(op, x, source=call.source)
 
 
 def either(
     call: Conversion, holds: Vector, x: str, ways: tuple[Way, Way], names: Iterable[str]
 ) -> str:
-    """``x`` by the first way if the only element of ``holds`` is true, else by the second one.
+    """The first implementation of ``x`` if the only element of ``holds`` is true, else the second.
 
-    ``names`` are the symbols that ways mention beside those of ``x``.
+    ``names`` are the symbols that implementations mention besides those of ``x``.
     """
     type = call.type_of(x)
     condition = call.emit(Reshape(()), holds.name)
@@ -44,8 +44,8 @@ def either(
 
 
 def sliced_by(call: Conversion, op: Slice) -> str:
-    """The operand by ``op``; if a run finds the step of the last axis to be 1, by an op that knows
-    it, for only then do elements lie side by side."""
+    """The operand sliced by ``op``; if the step of the last axis is 1 at run time, by an op with
+    that step as a constant: only then are elements contiguous."""
     if not op.steps or not isinstance(op.steps[-1], Expr):
         return call.emit(op, call.input(0))
     side_by_side = replace(op, steps=(*op.steps[:-1], 1))

@@ -1,7 +1,7 @@
 """Emission of graph nodes that keeps known contents (constants, shapes) out of the graph.
 
-A value whose contents are known is only *noted*; it becomes a constant, or an ``Indices`` node
-where it is symbolic, when a node of the graph needs it.
+A value whose contents are known is only *noted*; it becomes a constant, or an ``Indices`` node if
+symbolic, when a node of the graph uses it.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from modelcc.ops.runtime_size import ReadSize
 from modelcc.ops.shape import Indices
 
 ANYTHING = Range()
-"""No bounds of a size."""
+"""No bounds on a size."""
 
 PREFIX = "$"
-"""Starts the names of noted values and groups; they never reach the graph."""
+"""Prefix of the names of noted values and groups; they never reach the graph."""
 
 
 @dataclass(frozen=True)
 class Noted:
-    """A value with known contents; ``name`` is what the constant shall be called."""
+    """A value with known contents; ``name`` is the name for the constant."""
 
     contents: Contents
     dtype: DType
@@ -58,7 +58,7 @@ class Noted:
 
 
 class Emitter:
-    """A :class:`~modelcc.ir.op.Builder` that evaluates what it can; ``bounds`` are of the dims."""
+    """A :class:`~modelcc.ir.op.Builder` with constant folding; ``bounds`` are those of the dims."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Emitter:
         dynamic: Mapping[str, int | Range] | None = None,
         inner: bool = False,
     ) -> None:
-        """``dynamic`` bounds sizes that turn out to be read at run time, by name.
+        """``dynamic`` bounds sizes read at run time, by name.
 
         ``inner`` is for the body of a branch or a loop, whose inputs are not the caller's.
         """
@@ -89,7 +89,7 @@ class Emitter:
         return key
 
     def note_indices(self, elements: Sequence[Index], dtype: DType) -> str:
-        """A vector of known, possibly symbolic elements."""
+        """A vector of known elements, possibly symbolic."""
         array = np.empty(len(elements), object)
         array[:] = elements
         return self.note(array if is_symbolic(array) else array.astype(dtype.numpy), dtype)
@@ -100,13 +100,13 @@ class Emitter:
         return self.note(array, dtype_of(array))
 
     def group(self, group: GroupValue) -> str:
-        """A value that is no tensor."""
+        """A value that is not a tensor."""
         key = f"{PREFIX}g{len(self._groups)}"
         self._groups[key] = group
         return key
 
     def fresh_dim(self, name: str) -> Sym:
-        """A dimension whose size is known when the model is called; 0 or more."""
+        """A dimension known at call time; 0 or more."""
         self.bounds[name] = Range(0, None)
         return Sym(name)
 
@@ -117,9 +117,9 @@ class Emitter:
         results: Mapping[str, TensorType],
         settings: Mapping[str, Setting],
     ) -> tuple[str, ...]:
-        """Results, by name, of work of the runtime that comes before compiled code.
+        """Results, by name, of a step that the runtime executes before compiled code.
 
-        Not supported unless the inputs are the caller's, constants or results of such work.
+        Not supported unless the inputs are the caller's, constants or results of such steps.
         """
         names = tuple(self._given(name) for name in inputs)
         self.steps.append(HostStep(function, names, tuple(results), settings))
@@ -130,7 +130,7 @@ class Emitter:
         )  # fmt: skip
 
     def _given(self, name: str) -> str:
-        """The name by which the runtime knows a value."""
+        """The runtime's name of a value."""
         group = self._groups.get(name)
         if isinstance(group, MapValue) and not self._inner:
             return group.name
@@ -150,7 +150,7 @@ class Emitter:
         return literal
 
     def find_group(self, name: str) -> GroupValue | None:
-        """What a value is that is no tensor."""
+        """The group that a value is, None if it is a tensor."""
         return self._groups.get(name)
 
     def read_sizes(
@@ -163,8 +163,8 @@ class Emitter:
     ) -> tuple[Index, ...]:
         """The elements of a static i64 value as indices.
 
-        Where its contents are not known at import, symbols that are read at run time, with bounds
-        ``known`` and ``constraints``, which speak of element i as the symbol ``#i``.
+        If its contents are unknown at import: symbols that are read at run time, with bounds
+        ``known`` and ``constraints``, in which the symbol ``#i`` is element i.
         """
         contents = self.contents(value)
         if contents is not None:
@@ -196,7 +196,7 @@ class Emitter:
     def require(
         self, constraints: Sequence[Constraint], source: Sequence[str] = (), always: bool = False
     ) -> None:
-        """Have the run end unless what is not certain of ``constraints`` holds.
+        """Makes the run fail if those of ``constraints`` that are not proved do not hold.
 
         Only sizes read at run time are checked, unless ``always``.
         """
@@ -214,7 +214,7 @@ class Emitter:
             self.builder.emit(ReadSize((), tuple(open_)), nothing, source=source)
 
     def contents(self, name: str) -> Contents | None:
-        """What is known of a value's contents: all of it, or None."""
+        """A value's contents if all are known, else None."""
         noted = self._noted.get(name)
         return None if noted is None else noted.contents
 
@@ -231,14 +231,14 @@ class Emitter:
         return result
 
     def add(self, op: Op, *inputs: str, source: Sequence[str] = ()) -> tuple[str, ...]:
-        """Results of ``op``: noted ones where its operands' contents tell, else of a new node."""
+        """Results of ``op``: folded if the operands' contents suffice, else of a new node."""
         noted = self._evaluate(op, inputs, source)
         if noted is not None:
             return (noted,)
         return self.add_node(op, *inputs, source=source)
 
     def add_node(self, op: Op, *inputs: str, source: Sequence[str] = ()) -> tuple[str, ...]:
-        """Results of a new node, known contents or not."""
+        """Results of a new node, without constant folding."""
         operands = tuple(self.stored(n, source) if n else "" for n in inputs)
         if isinstance(op, Elementwise | MatMul):
             operands = self._stretched(op, operands, source)
@@ -250,7 +250,7 @@ class Emitter:
         return results
 
     def _stretched(self, op: Op, names: Sequence[str], source: Sequence[str]) -> tuple[str, ...]:
-        """``names``, those expanded that may have 1 where others have more when the model runs."""
+        """``names``, expanded where an extent may be 1 at run time and that of others is not."""
         count = 2 if isinstance(op, MatMul) else 0
         shapes = [self.type_of(name).shape for name in names]
         stretching = [shape[: len(shape) - count] for shape in shapes]
@@ -261,9 +261,9 @@ class Emitter:
         )
 
     def stretched(self, name: str, target: tuple[Index, ...], source: Sequence[str] = ()) -> str:
-        """A value with the extents of ``target``, where its own are not 1: they may be at run time.
+        """A value expanded to ``target`` along axes whose extents may be 1 at run time.
 
-        The run ends if they are not, and not those of ``target``.
+        The run fails if an extent is neither 1 nor that of ``target``.
         """
         shape = self.type_of(name).shape
         pairs = tuple(zip(shape, target, strict=True))
@@ -273,7 +273,7 @@ class Emitter:
         return self.emit(Expand(wide), name, source=source)
 
     def equality(self, name: str) -> tuple[Index, Index] | None:
-        """The two indices that ``name`` says to be equal or not, which only a run can tell."""
+        """The two indices whose equality ``name`` compares, if it is only known at run time."""
         return self._equalities.get(name)
 
     def _note_equality(self, result: str, operands: Sequence[str]) -> None:
@@ -285,7 +285,7 @@ class Emitter:
     def _evaluate(self, op: Op, inputs: Sequence[str], source: Sequence[str]) -> str | None:
         known = [self._noted.get(n) for n in inputs]
         if isinstance(op, DequantizeLinear) and known[0] and known[0].contents.size > 1:
-            return None  # integer kernels want the integers
+            return None  # integer kernels need integers
         given = [k for n, k in zip(inputs, known, strict=True) if n]
         if any(k is None or is_data(k.contents) for k in given):
             return None
@@ -300,7 +300,8 @@ class Emitter:
         return type.is_static and compare(product(type.shape), "<=", NAMED_LIMIT, {}) is True
 
     def stored(self, name: str, source: Sequence[str] = ()) -> str:
-        """The value as one of the graph: noted contents become a constant or ``Indices``."""
+        """The value as one of the graph: noted contents are materialised as a constant or
+        ``Indices``."""
         noted = self._noted.get(name)
         if noted is None:
             if name in self._groups:
@@ -332,7 +333,7 @@ class Emitter:
 
 
 def require_index(element: object, what: str) -> Index:
-    """A known element as an index; the node is not supported if it is no integer."""
+    """A known element as an index; the node is not supported if it is not an integer."""
     if isinstance(element, Expr):
         return element
     if not isinstance(element, int | float) or element != int(element):

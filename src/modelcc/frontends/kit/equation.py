@@ -1,4 +1,4 @@
-"""Einstein's notation as frameworks have it: implicit results, ellipses, and broadcasting."""
+"""Einsum equations in the frameworks' form: implicit results, ellipses, and broadcasting."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from modelcc.ops.views import reshaped
 
 
 def contracted(call: Conversion, equation: str, names: Sequence[str]) -> str:
-    """The values ``names`` contracted; an equation without a result has what comes once, sorted."""
+    """The contraction of ``names``; without an explicit result, its letters are those that occur
+    once, sorted."""
     ranks = [call.type_of(name).rank for name in names]
     return _broadcast_product(call, explicit(equation, ranks), names)
 
 
 def explicit(equation: str, ranks: Sequence[int]) -> str:
-    """``equation`` for operands of ``ranks`` with its result and letters in place of ellipses.
+    """``equation`` for operands of ``ranks`` with an explicit result and letters in place of
+    ellipses.
 
     :class:`ModelError` if it does not fit the operands.
     """
@@ -34,7 +36,7 @@ def explicit(equation: str, ranks: Sequence[int]) -> str:
 
 
 def _broadcast_product(call: Conversion, equation: str, names: Sequence[str]) -> str:
-    """Without the axes of extent 1 whose letter stands for more in another operand."""
+    """After dropping axes of extent 1 whose letter has a larger extent in another operand."""
     terms, result = equation.split("->")
     parts = terms.split(",")
     shapes = [call.type_of(name).shape for name in names]
@@ -51,7 +53,8 @@ def _broadcast_product(call: Conversion, equation: str, names: Sequence[str]) ->
 
 
 def _letters_met(call: Conversion, parts: Sequence[str], values: Sequence[str]) -> list[str]:
-    """``values``, expanded where a name may be 1 that another has for the same letter."""
+    """``values``, expanded where a symbolic extent may be 1 and another operand's of the same
+    letter is not."""
     along: dict[str, dict[Index, None]] = {}
     for letters, value in zip(parts, values, strict=True):
         for letter, extent in zip(letters, call.type_of(value).shape, strict=True):

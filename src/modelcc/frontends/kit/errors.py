@@ -1,4 +1,4 @@
-"""What a frontend cannot import, beyond the common :class:`ModelError`."""
+"""Errors of frontends, beyond the common :class:`ModelError`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from modelcc.ir.index import Index
 
 @dataclass(frozen=True)
 class Unsupported:
-    """One node that modelcc cannot import: which, its operator and that one's version, and why."""
+    """A node that modelcc cannot import: its operator, the operator's version, and the reason."""
 
     node: str
     operator: str
@@ -40,15 +40,15 @@ class UnsupportedModel(ModelError):  # noqa: N818 - the name users know
 
 
 OUR_FAULT = "this is a fault of modelcc; please report it with the model"
-"""The hint of an error that no model should bring about."""
+"""The hint of an error that no valid model should cause."""
 
 
 class UnsupportedForm(Exception):  # noqa: N818 - control flow inside the importer, never shown
-    """Raised by a handler: this node is valid, but not in a form modelcc can import."""
+    """Raised by a handler: this node is valid, but not in a form that modelcc can import."""
 
 
 def unsupported(reason: str) -> NoReturn:
-    """Give up the current node with ``reason``; the importer goes on with the next one."""
+    """Rejects the current node with ``reason``; the importer continues with the next one."""
     raise UnsupportedForm(reason)
 
 

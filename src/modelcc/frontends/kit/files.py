@@ -12,7 +12,8 @@ from modelcc.ir.errors import ModelError
 
 @contextmanager
 def open_model(path: Path) -> Generator[BinaryIO]:
-    """The file at ``path``, to read; :class:`ModelError` if there is none, or it cannot be read."""
+    """The file at ``path``, opened for reading; :class:`ModelError` if it does not exist or is
+    unreadable."""
     if path.is_dir():
         raise ModelError(f"{path} is a folder", (), "give the path of the model's file")
     if path.exists() and not path.is_file():  # it has no size, and can be read but once

@@ -1,4 +1,4 @@
-"""Fourier transforms along an axis, with real and imaginary parts in the last one."""
+"""Fourier transforms along an axis, with real and imaginary parts in the last axis."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ from modelcc.ops.slicing import Slice
 from modelcc.ops.window import numbers
 
 SMALL = 16
-"""Lengths up to which a transform is products with matrices, which others are fused into."""
+"""Lengths up to which a transform consists of matrix products, which can be fused."""
 TINY = 8
-"""Lengths up to which it is one."""
+"""Lengths up to which it is one matrix product."""
 KEPT = 1 << 20
-"""Lengths up to which tables are constants; longer ones are made when the model runs."""
+"""Lengths up to which tables are constants; longer ones are computed at run time."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """Which transform: from frequencies, and with the first half of a mirrored spectrum only."""
+    """The kind of transform: inverse or not, and with the half spectrum of real signals only."""
 
     inverse: bool
     onesided: bool
 
     def used(self, length: Index) -> Index:
-        """How many elements of the operand a transform of ``length`` takes."""
+        """Number of elements of the operand that a transform of ``length`` uses."""
         return floordiv(length, 2) + 1 if self.inverse and self.onesided else length
 
     def count(self, length: Index) -> Index:
-        """How many elements it gives."""
+        """Number of elements of its result."""
         return floordiv(length, 2) + 1 if self.onesided and not self.inverse else length
 
 
 def matrix(used: int, length: int, form: Form) -> Array:
-    """``[used, 2, frequencies, 2]``: from (real, imaginary) parts to such parts, in f64.
+    """DFT matrix ``[used, 2, frequencies, 2]``, by (real, imaginary) parts, in f64.
 
     Of a spectrum that is ``onesided``, the inverse has real parts only: its second half mirrors
     the first.
@@ -68,11 +68,11 @@ def matrix(used: int, length: int, form: Form) -> Array:
 
 
 Factors = Callable[[Index, DType], Sequence[str]]
-"""Values of the tables that a transform of a length is computed with."""
+"""Values of the tables that a transform of some length uses."""
 
 
 def transformed(call: Conversion, x: str, axis: int, form: Form, length: Index) -> str:
-    """The transform of ``x`` [..., axis, ..., parts] along ``axis``, cut or with zeros behind."""
+    """The transform of ``x`` [..., axis, ..., parts] along ``axis``, truncated or zero-padded."""
     if isinstance(length, int) and length < 1:
         call.fail(f"a transform of {length} numbers, which has no meaning")
     extents = call.type_of(x).shape
@@ -88,9 +88,9 @@ def transformed(call: Conversion, x: str, axis: int, form: Form, length: Index) 
 def along_axis(
     build: Builder, x: str, axis: int, form: Form, length: Index, factors: Factors
 ) -> str:
-    """As :func:`transformed`, of ``x`` that has no more along ``axis`` than the transform takes.
+    """As :func:`transformed`, of an ``x`` no longer along ``axis`` than the transform uses.
 
-    ``factors`` gives the tables of transforms by stages.
+    ``factors`` yields the tables of multi-stage transforms.
     """
     rank = build.type_of(x).rank
     perm = (*(a for a in range(rank - 1) if a != axis), axis, rank - 1)
@@ -127,7 +127,8 @@ def _by_factors(
     """The unscaled transform of complex numbers ``x`` [*outer, length, 2].
 
     A composite length is split in two (Cooley and Tukey, "An algorithm for the machine calculation
-    of complex Fourier series", 1965): over every ``rest``-th element, a turn, and over the rest.
+    of complex Fourier series", 1965): over elements at stride ``rest``, twiddle factors, and over
+    the rest.
     """
     first = max(d for d in range(1, isqrt(length) + 1) if length % d == 0)
     dtype, rest = build.type_of(x).dtype, length // first
@@ -195,7 +196,7 @@ def _transform(build: Builder, x: str, op: FourierTransform, factors: Factors) -
 
 
 def long_tables(length: int, dtype: DType) -> FourierTables:
-    """What makes the tables of one length when the model runs; a filter of no length is none."""
+    """The op that computes the tables of one length at run time; a filter of length 0 is none."""
     fast, filter, chirp = FourierLengths(length).reference().tolist()
     return FourierTables(length, (fast, filter, chirp), dtype)
 
@@ -215,7 +216,7 @@ def _made_factors(call: Conversion, length: Index, dtype: DType) -> Sequence[str
 
 
 def _mirrored(build: Builder, x: str, length: Index) -> str:
-    """The whole spectrum of real numbers, of its first half [rows, length // 2 + 1, 2]."""
+    """The whole spectrum of real numbers from its half [rows, length // 2 + 1, 2]."""
     type = build.type_of(x)
     rest = length - floordiv(length, 2) - 1
     tail = build.emit(Slice((0, rest, 0), (type.shape[0], rest, 2), (1, -1, 1)), x)

@@ -1,7 +1,7 @@
-"""Sequences, optional values and maps: at import they are tuples of tensors, known one by one.
+"""Sequences, optional values and maps: tuples of tensors at import, individually tracked.
 
-Nothing of them is left in the graph.  What a model takes or returns of them is told by the graph's
-interface.
+They do not occur in the graph.  The graph's interface describes those that a model takes or
+returns.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from modelcc.ir.types import DType
 
 @dataclass(frozen=True)
 class GroupValue:
-    """A value that is no tensor: of a ``kind``, and made of the values ``parts``."""
+    """A value that is not a tensor: its ``kind``, and its component values ``parts``."""
 
     kind: ClassVar[str]
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The values that it consists of."""
+        """Its component values."""
         return ()
 
     def of(self, parts: Sequence[str]) -> GroupValue:
-        """The same structure of as many other values."""
+        """The same structure with other values."""
         return self
 
 
@@ -48,7 +48,7 @@ class SequenceValue(GroupValue):
 
 @dataclass(frozen=True)
 class OptionalValue(GroupValue):
-    """An optional value: a tensor or sequence, or ``""`` where there is none."""
+    """An optional value: a tensor or sequence, or ``""`` if empty."""
 
     value: str
     kind = "an optional value"
@@ -79,7 +79,7 @@ class RecordsValue(GroupValue):
 
 @dataclass(frozen=True)
 class MapValue(GroupValue):
-    """A map that the caller gives as input ``name``, from anything to ``dtype``."""
+    """A map passed by the caller as input ``name``, from any type to ``dtype``."""
 
     name: str
     dtype: DType
@@ -87,7 +87,7 @@ class MapValue(GroupValue):
 
 
 def refuse_group(group: GroupValue) -> None:
-    """Not supported: a tensor is wanted where there is a ``group``."""
+    """Not supported: a ``group`` where a tensor is required."""
     unsupported(f"it wants a tensor where there is {group.kind}")
 
 

@@ -1,7 +1,7 @@
-"""The standard layers as each source of models calls them.
+"""The standard layers as named by each frontend.
 
-StableHLO has no layers above arithmetic: where it has no name, JAX writes a layer as arithmetic,
-and the passes of the graph level recognise what it is.
+StableHLO has few layers above arithmetic: JAX lowers others to arithmetic, from which graph-level
+passes recognise them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class StandardLayer:
-    """A layer, and its operators in ONNX, ATen, StableHLO and TFLite; none where it is composed."""
+    """A layer, and its operators in ONNX, ATen, StableHLO and TFLite; none where it is
+    decomposed."""
 
     name: str
     onnx: tuple[str, ...] = ()

@@ -1,4 +1,5 @@
-"""Factors of matrices and what is made of them: systems, determinants, spectra, exponentials."""
+"""Matrix factorisations and what is computed from them: systems, determinants, spectra,
+exponentials."""
 
 from __future__ import annotations
 
@@ -27,12 +28,12 @@ from modelcc.ops.triangular_solve import solved
 from modelcc.ops.views import cast, part
 
 TERMS = 14
-"""Of the series of an exponential, of matrices whose norm is at most 1/2: what is left out is
+"""Terms of the series of an exponential for matrices of a norm up to 1/2: the truncation error is
 below 2^-54 of the result."""
 NOISE = 2.0**-45
-"""Imaginary parts of eigenvalues up to this are rounding errors, if no element is beyond 1."""
+"""Imaginary parts of eigenvalues up to this are rounding errors, if no element exceeds 1."""
 SQUARINGS = 16
-"""Matrices of a norm up to 2^15 have an exponential, which few beyond 2^10 have in 64 bits."""
+"""Matrices of a norm up to 2^15 have an exponential; beyond 2^10 few are finite in f64."""
 
 
 def results(op: Cholesky | Lu | HouseholderQr | OrthogonalRows, x: Value) -> list[Value]:
@@ -44,7 +45,7 @@ def results(op: Cholesky | Lu | HouseholderQr | OrthogonalRows, x: Value) -> lis
 
 
 def solved_right(a: Value, b: Value, is_lower: bool, unit: bool = False) -> Value:
-    """``x`` with ``x @ a = b``, of a triangle of ``a``."""
+    """``x`` with ``x @ a = b``, for one triangle of ``a``."""
     return swapped(solved(swapped(a), swapped(b), not is_lower, unit))
 
 
@@ -55,7 +56,7 @@ def solved_by_cholesky(factor: Value, b: Value, is_lower: bool) -> Value:
 
 
 def cholesky(x: Value, is_lower: bool = True) -> tuple[Value, Value]:
-    """The factor, of the triangle on its side, and whether there is none: then it is NaN."""
+    """The factor of the given triangle, and whether there is none: then it is NaN."""
     found, info = results(Cholesky(), x if is_lower else swapped(x))
     return found if is_lower else swapped(found), info
 
@@ -64,12 +65,12 @@ def cholesky(x: Value, is_lower: bool = True) -> tuple[Value, Value]:
 
 
 def order_of(pivots: Value, rows: Index) -> Value:
-    """How rows come to lie that are exchanged as ``pivots`` (from 0 on) say."""
+    """The row permutation given by the interchanges ``pivots`` (0-based)."""
     return of(PivotPermutation(rows), pivots)
 
 
 def solved_by_lu(packed: Value, pivots: Value, b: Value, turned: bool = False) -> Value:
-    """``x`` with ``a @ x = b``, or ``a.T @ x = b``, of the factors of ``a``."""
+    """``x`` with ``a @ x = b``, or ``a.T @ x = b``, from the LU factors of ``a``."""
     order = order_of(pivots, packed.type.shape[-1])
     if not turned:
         return solved(packed, solved(packed, rows_in(order, b), True, unit=True), False)
@@ -78,13 +79,13 @@ def solved_by_lu(packed: Value, pivots: Value, b: Value, turned: bool = False) -
 
 
 def permutation(like: Value, order: Value) -> Value:
-    """The matrix that takes rows from the ``order`` in which they lie back to where they were."""
+    """The matrix that undoes the row permutation ``order``."""
     count = order.type.shape[-1]
     return swapped(rows_in(order, identity(like, count, count)))
 
 
 def triangles(packed: Value) -> tuple[Value, Value]:
-    """Both factors."""
+    """Both factors, unpacked."""
     m, n = packed.type.shape[-2:]
     least = minimum(m, n)
     below = lower(block(packed, m, least), -1) + identity(packed, m, least)
@@ -98,7 +99,7 @@ def determinant(x: Value) -> Value:
 
 
 def sign_and_logarithm(x: Value) -> tuple[Value, Value]:
-    """Of the determinant, the logarithm being of its absolute value."""
+    """Sign of the determinant, and logarithm of its absolute value."""
     packed, pivots, _ = results(Lu(), x)
     axes, elements = (pivots.type.rank - 1,), diagonal(packed)
     sign = of(rd.ReduceProd(axes, False), of(ew.Sign(), elements)) * _parity(pivots, x)
@@ -106,7 +107,7 @@ def sign_and_logarithm(x: Value) -> tuple[Value, Value]:
 
 
 def _parity(pivots: Value, like: Value) -> Value:
-    """-1 if an odd number of rows was exchanged, else 1."""
+    """-1 for an odd number of row interchanges, else 1."""
     build, rank = pivots.build, pivots.type.rank
     own = Value(build, build.emit(Iota(pivots.type.shape[-1:], dtype=I32)))
     moved = cast(of(ew.NotEqual(), pivots, own), like.type.dtype)
@@ -117,12 +118,13 @@ def _parity(pivots: Value, like: Value) -> Value:
 
 
 def reflected(packed: Value, tau: Value, c: Value, turned: bool = False) -> Value:
-    """The product of reflections, or its transpose, by ``c``."""
+    """The product of Householder reflections, or its transpose, times ``c``."""
     return of(Reflect(turned), packed, tau, c)
 
 
 def qr(x: Value, whole: bool) -> tuple[Value, Value]:
-    """Orthogonal columns, as many as x has (or rows, if ``whole`` or fewer), and a triangle."""
+    """Orthogonal columns, as many as x has (or rows, if ``whole`` or fewer), and the triangular
+    factor."""
     packed, tau = results(HouseholderQr(), x)
     m, n = x.type.shape[-2:]
     least = minimum(m, n)
@@ -132,7 +134,7 @@ def qr(x: Value, whole: bool) -> tuple[Value, Value]:
 
 
 def _scale(x: Value) -> Value:
-    """The greatest element of each matrix, 1 of zeros, [..., 1, 1]."""
+    """The largest absolute value of each matrix, 1 if it is zero, [..., 1, 1]."""
     most = of(rd.ReduceMax(_matrix_axes(x), True), of(ew.Abs(), x))
     return of(ew.Where(), of(ew.Equal(), most, most.lift(0.0)), most.lift(1.0), most)
 
@@ -142,10 +144,10 @@ def _matrix_axes(x: Value) -> tuple[int, int]:
 
 
 def svd(x: Value, whole: bool, bounds: Bounds) -> tuple[Value, Value, Value]:
-    """``u``, falling singular values and ``v.T``: square ones if ``whole``.
+    """``u``, descending singular values and ``v.T``: square ones if ``whole``.
 
-    Rotations make the rows of x orthogonal; their directions are the columns of a triangular
-    factorisation of them, which are orthogonal where rows are short or zero, too.
+    Rotations make the rows of x orthogonal (one-sided Jacobi); a QR factorisation of them gives
+    their directions, orthogonal also where rows are short or zero.
     """
     m, n = x.type.shape[-2:]
     if compare(m, "<=", n, bounds) is not True:
@@ -169,14 +171,15 @@ def svd(x: Value, whole: bool, bounds: Bounds) -> tuple[Value, Value, Value]:
 
 
 def _without_axes(x: Value, count: int) -> Value:
-    """``x`` [..., 1, 1] without the last axes."""
+    """``x`` [..., 1, 1] without its last ``count`` axes."""
     return of(rd.ReduceSum(tuple(range(x.type.rank - count, x.type.rank)), False), x)
 
 
 def eig(x: Complex, real: bool) -> tuple[Complex, Complex]:
-    """Eigenvalues and their vectors, columns of length 1, of matrices.
+    """Eigenvalues and eigenvectors, columns of length 1, of matrices.
 
-    If those are ``real``, so are eigenvalues that are as good as real, and their vectors.
+    If those are ``real``, imaginary parts that are rounding errors are set to 0, also in
+    eigenvectors.
     """
     if x.re.type.shape[-1] == 0:
         return Complex(diagonal(x.re), diagonal(x.im)), x
@@ -191,10 +194,10 @@ def eig(x: Complex, real: bool) -> tuple[Complex, Complex]:
 
 
 def eigh(x: Value, is_lower: bool) -> tuple[Value, Value]:
-    """Rising eigenvalues and their vectors, columns, of symmetric matrices of a triangle.
+    """Ascending eigenvalues and eigenvectors (columns) of symmetric matrices given by one triangle.
 
-    With a multiple of the identity added that makes them positive, their singular vectors are
-    theirs (the sum of a row's absolute values bounds them, Gershgorin).
+    A multiple of the identity is added to make them positive, so that singular vectors are
+    eigenvectors (the sum of a row's absolute values is a bound, Gershgorin).
     """
     one = lower(x) + swapped(lower(x, -1)) if is_lower else upper(x) + swapped(upper(x, 1))
     if x.type.shape[-1] == 0:
@@ -212,7 +215,8 @@ def eigh(x: Value, is_lower: bool) -> tuple[Value, Value]:
 
 
 def exponential(x: Value) -> Value:
-    """The series of ``x / 2^k``, squared k times (Higham, Functions of Matrices, 10.3)."""
+    """The series of ``x / 2^k``, squared k times (scaling and squaring; Higham, Functions of
+    Matrices, 10.3)."""
     count = x.type.shape[-1]
     sums = of(rd.ReduceSum((x.type.rank - 2,), True), of(ew.Abs(), x))
     norm = of(rd.ReduceMax((x.type.rank - 1,), True), sums)
@@ -229,7 +233,8 @@ def exponential(x: Value) -> Value:
 
 
 def pseudo_inverse(x: Value, least: Value, share: Value, symmetric: bool, bounds: Bounds) -> Value:
-    """Without the singular values (or eigenvalues) below ``least`` or a ``share`` of the first."""
+    """Without the singular values (or eigenvalues) below ``least`` or below the fraction ``share``
+    of the largest."""
     if symmetric:
         values, u = eigh(x, True)
         v = swapped(u)

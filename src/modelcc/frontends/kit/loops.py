@@ -21,7 +21,7 @@ from modelcc.ops.slicing import Slice
 
 
 def scalar(emitter: Emitter, value: str) -> str:
-    """A value of one element, without axes."""
+    """A scalar of a value of one element."""
     return value if emitter.type_of(value).rank == 0 else emitter.emit(Reshape(()), value)
 
 
@@ -36,7 +36,7 @@ def new_counter(bounds: Bounds, stem: str) -> str:
 def with_states(
     call: Conversion, body: Body, first: int, initial: Sequence[str], counter: str
 ) -> Body:
-    """``body``, whose states, its outputs from ``first`` on, keep their types.
+    """``body`` with states (its outputs from ``first`` on) of loop-invariant types.
 
     Extents that may differ are compared in each iteration.
     """
@@ -59,9 +59,11 @@ def conditional_loop(
     call: Conversion, body: Body, counter: str, trips: Index | None, most: str | None, first: str,
     initial: Sequence[str],
 ) -> tuple[str, ...]:  # fmt: skip
-    """A loop that ends on the first result of ``body``, and after ``trips`` or ``most`` iterations.
+    """A loop that runs while the first result of ``body`` holds, at most ``trips`` or ``most``
+    iterations.
 
-    ``first`` tells whether there is one at all.  It counts them if it stacks results.
+    ``first`` is the condition of the first iteration.  Iterations are counted if results are
+    stacked.
     """
     going = scalar(body.emitter, body.outputs[0])
     following = body.emitter.emit(Indices((Sym(counter) + 1,), (), I64))

@@ -1,4 +1,4 @@
-"""Parts of matrices, which the last two axes of a value are: triangles, diagonals, identities."""
+"""Parts of matrices (the last two axes of a value): triangles, diagonals, identities."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from modelcc.ops.views import cast, part
 
 
 def swapped(x: Value) -> Value:
-    """The transposes."""
+    """The transposes of the matrices."""
     axes = list(range(x.type.rank))
     axes[-2:] = axes[-1], axes[-2]
     return of(Transpose(tuple(axes)), x)
 
 
 def product(*factors: Value) -> Value:
-    """Matrices multiplied."""
+    """The product of the matrices."""
     first, *rest = factors
     for other in rest:
         first = of(MatMul(), first, other)
@@ -32,31 +32,31 @@ def product(*factors: Value) -> Value:
 
 
 def expanded(x: Value, shape: tuple[Index, ...]) -> Value:
-    """``x`` in a shape that it broadcasts to."""
+    """``x`` expanded to a shape that it broadcasts to."""
     return x if x.type.shape == shape else of(Expand(shape), x)
 
 
 def batched(bounds: Bounds, *matrices: Value) -> list[Value]:
-    """All with the leading axes that they have together."""
+    """All with broadcast leading axes."""
     outer = common_shape([x.type.shape[:-2] for x in matrices], bounds)
     return [expanded(x, (*outer, *x.type.shape[-2:])) for x in matrices]
 
 
 def identity(like: Value, rows: Index, columns: Index) -> Value:
-    """Ones on the diagonal, for each of the matrices of ``like``."""
+    """Identity matrices, for each of the matrices of ``like``."""
     own = cast(_on_diagonal(like, rows, columns), like.type.dtype)
     return expanded(own, (*like.type.shape[:-2], rows, columns))
 
 
 def _on_diagonal(like: Value, rows: Index, columns: Index) -> Value:
-    """Where the diagonal of a matrix is."""
+    """The mask of the diagonal."""
     build = like.build
     lines = (Iota((rows, 1), 0), Iota((1, columns), 1))
     return of(ew.Equal(), *(Value(build, build.emit(line)) for line in lines))
 
 
 def diagonal(x: Value) -> Value:
-    """The elements of the diagonals [..., min(m, n)]."""
+    """The diagonals [..., min(m, n)]."""
     rows, columns = x.type.shape[-2:]
     least = minimum(rows, columns)
     square = block(x, least, least)
@@ -65,18 +65,18 @@ def diagonal(x: Value) -> Value:
 
 
 def rows_in(order: Value, x: Value) -> Value:
-    """The rows of ``x`` in an ``order`` [..., rows]."""
+    """The rows of ``x`` in the ``order`` [..., rows]."""
     return of(GatherElements(x.type.rank - 2), x, expanded(column(order), x.type.shape))
 
 
 def reversed_along(x: Value, axis: int) -> Value:
-    """``x`` with the last one first along ``axis``, counted from the end."""
+    """``x`` reversed along ``axis``, counted from the end."""
     extent = x.type.shape[axis]
     return part(x, axis, extent - 1, extent, -1)
 
 
 def beside(*parts: Value) -> Value:
-    """Matrices side by side."""
+    """Matrices concatenated along columns."""
     first = parts[0]
     names = [p.name for p in parts]
     return Value(first.build, first.build.emit(Concat(first.type.rank - 1), *names))

@@ -1,4 +1,4 @@
-"""Giving the values of a graph the names they have in the model."""
+"""Gives the values of a graph the names they have in the model."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from modelcc.ir.naming import Names
 
 
 def renamed(graph: Graph, wanted: Mapping[str, str]) -> Graph:
-    """``graph`` with values called as in ``wanted`` where that is free.
+    """``graph`` with values named as in ``wanted`` where the name is free.
 
-    Outputs come first: their names are promised.  Inputs keep theirs.
+    Outputs take precedence: their names are part of the interface.  Inputs keep theirs.
     """
     names = Names(graph.inputs)
     mapping = {name: name for name in graph.inputs}

@@ -1,8 +1,8 @@
-"""Parts of a tensor, one after another along an axis: put together, and taken apart.
+"""Concatenation and splitting of tensors along an axis.
 
-Part k begins at the sum of the extents before it, and if these are names, n parts begin at sums
-of n * n / 2 names in all.  Many such parts are put together by groups, and these by groups: no
-sum is then longer than the number of names in a group times the size of a group.
+Part k begins at the sum of the extents before it; if these are symbols, the offsets of n parts
+mention n * n / 2 symbols in all.  Many such parts are concatenated in groups, and these in groups:
+no sum is then longer than the number of symbols in a group times the size of a group.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from modelcc.ops.shape import Concat, Slice
 Part = TypeVar("Part")
 
 GROUP = 16
-"""Parts of a group.  Each level of groups copies all elements once more."""
+"""Parts per group.  Each level of groups copies all elements once more."""
 
 TERMS = 4096
-"""Names in the places of parts that are put together at once, in all."""
+"""Symbols in the offsets of parts that are concatenated at once, in all."""
 
 
 def joined(call: Conversion, axis: int, parts: Sequence[str]) -> str:
-    """``parts`` one after another along ``axis``."""
+    """``parts`` concatenated along ``axis``."""
     while len(parts) > GROUP and not _is_short([call.type_of(p).shape[axis] for p in parts]):
         parts = [_concat(call, axis, group) for group in _groups(parts)]
     return _concat(call, axis, parts)
@@ -37,7 +37,7 @@ def _concat(call: Conversion, axis: int, parts: Sequence[str]) -> str:
 
 
 def taken_apart(call: Conversion, x: str, axis: int, sizes: Sequence[Index]) -> Iterator[str]:
-    """The parts of ``sizes`` that ``x`` has along ``axis``."""
+    """``x`` split along ``axis`` into parts of ``sizes``."""
     if len(sizes) > GROUP and not _is_short(sizes):
         groups = _groups(sizes)
         wholes = taken_apart(call, x, axis, [total(group) for group in groups])
@@ -59,7 +59,7 @@ def sliced(
     ranges: Mapping[int, tuple[Index, Index, int]],
     extents: tuple[Index, ...],
 ) -> str:
-    """``x`` with ``axis: (start, extent, step)`` applied; itself if that takes all of it."""
+    """``x`` with ``axis: (start, extent, step)`` applied; ``x`` itself if that is all of it."""
     starts = tuple(ranges[a][0] if a in ranges else 0 for a in range(len(extents)))
     counts = tuple(ranges[a][1] if a in ranges else extents[a] for a in range(len(extents)))
     steps = tuple(ranges[a][2] if a in ranges else 1 for a in range(len(extents)))
@@ -76,7 +76,7 @@ def sliced(
 
 
 def _is_short(extents: Sequence[Index]) -> bool:
-    """Whether the sums of the extents before each one have few names in all."""
+    """Whether the prefix sums of the extents mention few symbols in all."""
     names: set[str] = set()
     terms = 0
     for extent in extents:

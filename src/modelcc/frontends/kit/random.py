@@ -1,4 +1,4 @@
-"""Random numbers that are made from their places when the model is run: every run the same."""
+"""Random numbers computed from element positions at run time: the same in every run."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from modelcc.ops.shape import Reshape
 
 
 def uniform(call: Conversion, shape: tuple[Index, ...], seed: int, stream: int = 0) -> Value:
-    """Uniform f32 within [0, 1): a mixed-up place of each element, for ``seed`` and ``stream``.
+    """Uniform f32 in [0, 1): a hash of each element's position, ``seed`` and ``stream``.
 
-    The mixing is Wellons' lowbias32 (Hash Function Prospector, 2018).
+    The hash is Wellons' lowbias32 (Hash Function Prospector, 2018).
     """
 
     def word(number: int) -> Value:

@@ -1,4 +1,4 @@
-"""Symbolic fractions: what float shape arithmetic (``floor(height * 0.5)``) works on."""
+"""Symbolic fractions: the operands of float shape arithmetic (``floor(height * 0.5)``)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ MAX_DENOMINATOR = 1 << 10
 
 @dataclass(frozen=True)
 class Ratio:
-    """``numerator / denominator``, a positive number below; not reduced to lowest terms."""
+    """``numerator / denominator``, with a positive constant denominator; not reduced to lowest
+    terms."""
 
     numerator: Index
     denominator: int
 
     def value(self) -> Ratio | Index:
-        """An index where the division is exact."""
+        """An index if the division is exact."""
         quotient = floordiv(self.numerator, self.denominator)
         return quotient if quotient * self.denominator == self.numerator else self
 
@@ -72,7 +73,7 @@ def multiply(a: Element, b: Element) -> Element | None:
 
 
 def divide(a: Element, b: Element) -> Element | None:
-    """``a / b``; None where the quotient is no ratio (a symbolic divisor that does not divide)."""
+    """``a / b``; None if the quotient is not a ratio (a symbolic divisor that does not divide)."""
     x, y = as_ratio(a), as_ratio(b)
     if x is None or y is None or y.numerator == 0:
         return None
@@ -85,7 +86,7 @@ def divide(a: Element, b: Element) -> Element | None:
 
 
 def compared(a: Element, op: Comparison, b: Element, bounds: Bounds) -> bool | None:
-    """Whether ``a op b``; None where the bounds do not tell."""
+    """Whether ``a op b``; None if the bounds do not decide."""
     x, y = as_ratio(a), as_ratio(b)
     if x is None or y is None:
         return None

@@ -1,8 +1,8 @@
 """Floating-point operands computed at run time, as ratios of index symbols.
 
-The model itself finds the fraction that each number means, from small tensors: the one with the
+The graph itself computes the fraction that each number means, with small tensors: the one with the
 smallest denominator within f32 precision, as :func:`modelcc.ops.coordinates.rational` does for
-numbers that are known.
+constants.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from modelcc.ops.coordinates import Scale
 from modelcc.ops.views import reshaped
 
 LARGEST = 4096
-"""Denominators that are tried; where none of them will do it is ``FALLBACK``."""
+"""Denominators that are tried; if none fits, it is ``FALLBACK``."""
 FALLBACK = 1 << 20
 PRECISION = 20_000_000
 
 
 def scales_of(call: Conversion, i: int, what: str, known: Range) -> tuple[Scale, ...]:
-    """Operand ``i`` as numbers where they are known, else as ratios.
+    """Operand ``i`` as numbers if constant, else as ratios.
 
     ``known`` bounds the numerators of those computed at run time.
     """
@@ -66,7 +66,7 @@ def _read(call: Conversion, i: int, what: str, known: Range) -> tuple[tuple[Inde
 
 
 def _denominators(call: Conversion, values: Value) -> Value:
-    """The first of 1, 2, … that turns each of ``values`` [n, 1] into almost a whole number."""
+    """The first of 1, 2, … that scales each of ``values`` [n, 1] to almost an integer."""
     tried = call.literal(np.arange(1, LARGEST + 1, dtype=np.float64))
     product = values * tried
     error = of(ew.Abs(), product - of(ew.Round(), product))

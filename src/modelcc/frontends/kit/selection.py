@@ -1,4 +1,4 @@
-"""Results of what selects by value, which have room for the most there can be, cut to a count."""
+"""Results of selection by value, allocated for the largest count, sliced to the actual one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from modelcc.ops.unique import Unique
 
 
 def cut(call: Conversion, x: str, axis: int, count: Index) -> str:
-    """``x`` up to ``count`` along ``axis``."""
+    """``x`` sliced to the first ``count`` along ``axis``."""
     shape = call.type_of(x).shape
     if shape[axis] == count:
         return x
@@ -19,14 +19,14 @@ def cut(call: Conversion, x: str, axis: int, count: Index) -> str:
 
 
 def counted(call: Conversion, count: str, most: Index) -> Index:
-    """The one element of ``count``, which is at most ``most``, as a size."""
+    """The single element of ``count``, at most ``most``, as a size."""
     label = f"{call.source[-1]}_count"
     (found,) = call.emitter.read_sizes(count, label, Range(0, most), (), call.source)
     return found
 
 
 def places(call: Conversion, x: str) -> str:
-    """Indices of the elements that are not 0, a column for each."""
+    """Indices of the nonzero elements, one column each."""
     where, count = call.emitter.add_node(NonZero(), x, source=call.source)
     return cut(call, where, 1, counted(call, count, call.type_of(x).elements))
 
@@ -34,7 +34,7 @@ def places(call: Conversion, x: str) -> str:
 def different(
     call: Conversion, x: str, axis: int | None, ascending: bool
 ) -> tuple[str, str, str, str]:
-    """The different slices, where each is first, which one each slice is, and their numbers."""
+    """The unique slices, the first index of each, the inverse indices, and the counts."""
     results = call.emitter.add_node(Unique(axis, ascending), x, source=call.source)
     values, first, inverse, counts, count = results
     size = counted(call, count, call.type_of(inverse).shape[0])

@@ -1,4 +1,4 @@
-"""Shape arithmetic: ops evaluated on contents that are known at import, possibly symbolic.
+"""Shape arithmetic: constant folding of ops on known contents, possibly symbolic.
 
 Contents are NumPy arrays: of numbers, or object arrays whose elements are numbers,
 :data:`~modelcc.ir.index.Index` and :class:`~modelcc.frontends.kit.ratio.Ratio`.
@@ -36,14 +36,14 @@ LIMIT = 1024
 """Shapes are short: longer contents are data and stay in the graph."""
 
 NAMED_LIMIT = 1 << 14
-"""As `LIMIT`, where names of dimensions are among them: the sizes of as many parts."""
+"""As `LIMIT`, for contents with symbols: the sizes of as many parts."""
 
 Contents = Array
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a rule may use besides the operands: the result's dtype, bounds of the symbols."""
+    """What a rule uses besides the operands: the result's dtype, bounds of the symbols."""
 
     dtype: DType
     bounds: Bounds
@@ -52,11 +52,11 @@ class Facts:
 Rule = Callable[[Op, Sequence[Contents], Facts], Contents | None]
 
 Function = Callable[..., "Element | None"]
-"""An element of the result from those of the operands; None where they do not tell."""
+"""An element of the result from those of the operands; None if it is unknown."""
 
 
 def is_symbolic(contents: Contents) -> bool:
-    """Whether some element is symbolic."""
+    """Whether any element is symbolic."""
     return contents.dtype == object and any(
         isinstance(e, Expr | Ratio) for e in contents.reshape(-1).tolist()
     )
@@ -68,7 +68,7 @@ def is_data(contents: Contents) -> bool:
 
 
 def evaluate(op: Op, operands: Sequence[Contents | None], facts: Facts) -> Contents | None:
-    """What the single-result ``op`` gives on known contents; None where they do not tell."""
+    """The result of the single-result ``op`` on known contents; None if it is unknown."""
     if not op.pure:
         return None
     if operands and op.symbols():
@@ -90,7 +90,7 @@ def evaluate(op: Op, operands: Sequence[Contents | None], facts: Facts) -> Conte
 
 
 def normalised(contents: Contents, facts: Facts) -> Contents:
-    """Simplified elements; an array of ``dtype`` where all of them are numbers."""
+    """Simplified elements; an array of ``dtype`` if all are numbers."""
     flat = [_simplified(e, facts.bounds) for e in contents.reshape(-1).tolist()]
     result = object_array(flat, contents.shape)
     return result if is_symbolic(result) else result.astype(facts.dtype.numpy)
@@ -108,7 +108,7 @@ def object_array(elements: Sequence[Any], shape: tuple[int, ...]) -> Contents:
 
 
 def _pointwise(function: Function, operands: Sequence[Contents]) -> Contents | None:
-    """``function`` on every element of the broadcast operands; None if it once gives None."""
+    """``function`` on every element of the broadcast operands; None if any is None."""
     arrays = np.broadcast_arrays(*operands)
     rows = zip(*(a.reshape(-1).tolist() for a in arrays), strict=True)
     results: list[Element] = []
@@ -140,7 +140,7 @@ def _comparison(operator: Comparison) -> Rule:
 
 
 def _of_indices(function: Callable[[Index, Index], Index]) -> Function:
-    """``function`` of two numbers that are no fractions."""
+    """``function`` of two numbers that are not fractions."""
 
     def picked(a: Element, b: Element) -> Element | None:
         if isinstance(a, int | Expr) and isinstance(b, int | Expr):
@@ -168,7 +168,7 @@ def _quotient(op: Op, facts: Facts) -> Function:
         if not (compared(a, ">=", 0, facts.bounds) and compared(b, ">=", 0, facts.bounds)):
             return None
         found = None if b == 0 else _of_indices(floordiv)(a, b)
-        # Divided by 0 there is no quotient, so what has no rest may be taken for all divisors.
+        # There is no quotient by 0, so what has no remainder may be taken for all divisors.
         defined = compared(b, ">", 0, facts.bounds) or _has_no_rest(a, b, found)
         return found if defined else None
 
@@ -230,7 +230,7 @@ def _reduction(function: Callable[[Any, Any], Any]) -> Rule:
 
 
 def _taken(op: Op, operands: Sequence[Contents], facts: Facts) -> Contents | None:
-    """Elements at places that are numbers."""
+    """Elements at constant indices."""
     x, places = operands
     return None if is_symbolic(places) else np.asarray(op.reference(x, places))
 

@@ -6,7 +6,7 @@ from modelcc.frontends.kit.vectors import BEYOND
 from modelcc.ir.index import Bounds, Index, ceildiv, compare, maximum, minimum, simplify
 
 FAR = 2**31 - 1
-"""Exporters write bounds of at least this distance for "up to the end"."""
+"""Exporters write bounds of at least this magnitude for "up to the end"."""
 
 
 def clamped_range(
@@ -22,11 +22,11 @@ def clamped_range(
         end = (extent if end > 0 else 0) if step > 0 else (extent - 1 if end > 0 else -1 - extent)
     if step > 0:
         first = _clamp(from_front(start, extent, bounds), 0, extent, bounds)
-        # An extent counts from the front, even where no bound tells that it is not negative.
+        # An extent counts from the front, even if no bound proves that it is not negative.
         last = extent if whole else _clamp(from_front(end, extent, bounds), 0, extent, bounds)
         if compare(start, ">=", 0, bounds):
-            # The same where it is not negative, with one mention of the extent, which chains of
-            # slices would double each time.
+            # The same if it is not negative, with one mention of the extent: in chains of slices
+            # two would double each time.
             stop = extent if whole else _at_most(from_front(end, extent, bounds), extent, bounds)
             count = ceildiv(stop - start, step)
         else:
@@ -40,7 +40,7 @@ def clamped_range(
 
 
 def from_front(position: Index, extent: Index, bounds: Bounds) -> Index:
-    """``position`` on a dimension of ``extent``, at whose end negative ones begin to count."""
+    """``position`` on a dimension of ``extent``; negative ones count from the end."""
     negative = compare(position, "<", 0, bounds)
     if negative is None:
         return position + extent * minimum(1, maximum(0, -position))

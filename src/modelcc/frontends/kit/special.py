@@ -1,6 +1,6 @@
-"""Special functions of analysis as formulas of simpler ops, for operands of f64.
+"""Special functions composed of simpler ops, for f64 operands.
 
-Narrower operands are to be widened first; what is then rounded is exact.
+Narrower operands are to be converted first; the result is then accurate after rounding.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from modelcc.ops.comparison import above, where
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 """B2, B4 … of asymptotic series."""
 SHIFT = 10
-"""Where these series are exact enough."""
+"""Argument from which these series are accurate enough."""
 INFINITE = float("inf")
 
 
 def polynomial(coefficients: tuple[float, ...], x: Value) -> Value:
-    """By Horner; constant term first."""
+    """By Horner's rule; constant term first."""
     result = x * coefficients[-1] + coefficients[-2]
     for coefficient in reversed(coefficients[:-2]):
         result = result * x + coefficient
@@ -52,7 +52,7 @@ def erfcx(x: Value) -> Value:
 
 
 def erfc(x: Value) -> Value:
-    """``1 - erf(x)``, exact where that is small."""
+    """``1 - erf(x)``, accurate where that is small."""
     tail = of(ew.Exp(), -(x * x)) * _scaled_tail(of(ew.Abs(), x))
     return where(below(x, 0.0), 2.0 - tail, tail)
 
@@ -82,7 +82,7 @@ def ndtri(p: Value) -> Value:
 
 
 def _shifted(a: Value) -> tuple[Value, Value]:
-    """``a`` and what it becomes by :data:`SHIFT`, which is done where it is below that."""
+    """``a``, and ``a`` shifted up by :data:`SHIFT` if it is below that."""
     small = below(a, float(SHIFT))
     return where(small, a, float(SHIFT)), where(small, a + float(SHIFT), a)
 
@@ -229,7 +229,7 @@ def spherical_j0(x: Value) -> Value:
 
 
 def _oscillating(x: Value, order: int) -> tuple[Value, Value]:
-    """J and Y of ``x >= 8`` by amplitude and phase."""
+    """J and Y for ``x >= 8`` by modulus and phase."""
     u = 128.0 / square(x) - 1.0
     p, q = ((table.P0, table.Q0), (table.P1, table.Q1))[order]
     real, imaginary = polynomial(p, u), polynomial(q, u) / x

@@ -1,6 +1,6 @@
-"""Airy's function as formulas of simpler ops, for operands of f64.
+"""The Airy function composed of simpler ops, for f64 operands.
 
-Source: Moshier, Cephes (airy.c), with the coefficients that PyTorch has of it.
+Source: Moshier, Cephes (airy.c), with PyTorch's copy of the coefficients.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ COSINE_BOTTOM = (
 VALUE, SLOPE = 0.355028053887817239260, -0.258819403792806798405
 """At zero."""
 TERMS = 14
-"""Of the series, which is used up to 2.09."""
+"""Terms of the series, which is used up to 2.09."""
 
 
 def airy(x: Value) -> Value:
-    """Ai: a series around zero, beyond it what oscillates and what decays."""
+    """Ai: a series around zero, beyond it asymptotic forms that oscillate or decay."""
     a = of(ew.Abs(), x)
     root = of(ew.Sqrt(), a)
     phase = a * root * (2 / 3)

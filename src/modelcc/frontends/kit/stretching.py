@@ -1,9 +1,9 @@
-"""The shape that operands broadcast to whose extents have names: who is 1 at run time is stretched.
+"""The broadcast shape of operands with symbolic extents, any of which may be 1 at run time.
 
-Names are equal mostly, and kernels that read every operand at the place they write are the fast
-ones. So what tells which operand is the larger one is believed, and asked of the sizes at run time:
-a number, an operand that is stretched along no other axis, an extent that was computed. Only where
-nothing tells, any of the operands may be 1.
+Symbolic extents are mostly equal, and kernels that read every operand at the index they write are
+the fast ones.  So a hint of which operand is the larger one is trusted and checked at run time: a
+constant, an operand that is broadcast along no other axis, an extent that was computed.  Only
+without a hint may any of the operands be 1.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def common_shape(shapes: Sequence[Shape], bounds: Bounds) -> Shape:
 
 
 def _is_narrow(extent: Index, bounds: Bounds) -> bool:
-    """Whether a named extent is never above 1."""
+    """Whether a symbolic extent is never above 1."""
     return not isinstance(extent, int) and compare(extent, "<=", 1, bounds) is True
 
 
@@ -51,7 +51,8 @@ def _common_shape(shapes: Sequence[Shape], bounds: Bounds) -> Shape:
 
 
 def _common(guess: Index, along: Shape, whole: Shape, bounds: Bounds) -> Index:
-    """``guess`` is an extent of ``along``; ``whole`` are those of operands like the result."""
+    """``guess`` is an extent of ``along``; ``whole`` are those of operands with the result's
+    shape."""
     if isinstance(guess, int):
         return guess
     leading = _different(whole or along, bounds)
@@ -60,7 +61,7 @@ def _common(guess: Index, along: Shape, whole: Shape, bounds: Bounds) -> Index:
 
 
 def _broadcast(extents: Sequence[Index], bounds: Bounds) -> Index:
-    """The extent of what has all of ``extents``, any of which may be 1; 1 if there are none."""
+    """The broadcast extent of ``extents``, any of which may be 1; 1 if there are none."""
     if len(extents) < 2:
         return extents[0] if extents else 1
     parts = (part for e in extents for part in _parts(e, bounds) or (e,))
@@ -68,8 +69,8 @@ def _broadcast(extents: Sequence[Index], bounds: Bounds) -> Index:
 
 
 def _parts(extent: Index, bounds: Bounds) -> tuple[Index, ...] | None:
-    """What ``extent`` was stretched from.  A maximum alone is such where nothing in it can be 0,
-    and else how many elements a slice has."""
+    """The extents that ``extent`` was broadcast from.  A maximum alone is one if nothing in it can
+    be 0, else it is the length of a slice."""
     parts = broadcast_parts(extent)
     if parts is None or extent == broadcast_extent(parts):
         return parts
@@ -85,7 +86,7 @@ def _different(extents: Shape, bounds: Bounds) -> list[Index]:
 
 
 def _is_whole(shape: Shape, guess: Shape) -> bool:
-    """Whether nothing says that an operand of ``shape`` is stretched to ``guess``."""
+    """Whether there is no sign that an operand of ``shape`` is broadcast to ``guess``."""
     missing = [e for e in guess[: len(guess) - len(shape)] if e != 1]
     return not missing and all(
         old != 1 or new == 1 for old, new in zip(reversed(shape), reversed(guess), strict=False)

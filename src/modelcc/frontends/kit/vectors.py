@@ -1,7 +1,7 @@
 """Arithmetic on small i64 tensors of a model: shapes, positions and counts given at run time.
 
-What is known at import is evaluated then; the rest becomes nodes of the graph.  In the end the
-results are read as index symbols, which shapes are made of.
+Constants are folded at import; the rest becomes nodes of the graph.  The results are read as index
+symbols, which shapes consist of.
 """
 
 from __future__ import annotations
@@ -57,20 +57,20 @@ class Vector(Arithmetic):
         return Vector(self.call, self.call.emit(_OPERATORS[function], *names))
 
     def __floordiv__(self, other: Vector | int) -> Vector:
-        """Quotients of numbers that are not negative."""
+        """Quotients of nonnegative numbers."""
         return self.applied("div", self, other)
 
     def equals(self, other: Vector | int) -> Vector:
-        """Where two are equal, as bools."""
+        """Elementwise equality, as bools."""
         return self.applied("eq", self, other)
 
     def clipped(self, low: Vector | int, high: Vector | int | None = None) -> Vector:
-        """At least ``low``, then at most ``high``."""
+        """The maximum with ``low``, then the minimum with ``high``."""
         raised = self.applied("max", self, low)
         return raised if high is None else self.applied("min", raised, high)
 
     def bounded(self) -> Vector:
-        """With those too large for any extent brought near, so that sums do not overflow."""
+        """Values too large for any extent clamped, so that sums do not overflow."""
         return self.clipped(-BEYOND, BEYOND)
 
     def where(self, then: Vector | int, other: Vector | int) -> Vector:
@@ -79,11 +79,11 @@ class Vector(Arithmetic):
         return Vector(self.call, self.call.emit(ew.Where(), self.name, a.name, b.name))
 
     def product(self) -> Vector:
-        """All elements multiplied, a vector of one."""
+        """The product of all elements, a vector of one."""
         return Vector(self.call, self.call.emit(rd.ReduceProd((0,), True), self.name))
 
     def running_sum(self) -> Vector:
-        """Sums of the elements up to each."""
+        """Inclusive prefix sums."""
         return Vector(self.call, self.call.emit(CumSum(0, False, False), self.name))
 
     def at(self, indices: Vector) -> Vector:
@@ -91,7 +91,7 @@ class Vector(Arithmetic):
         return Vector(self.call, self.call.emit(ga.Gather(0), self.name, indices.name))
 
     def replaced(self, indices: Vector, values: Vector) -> Vector:
-        """With ``values`` at ``indices``, which may count from the end."""
+        """With ``values`` at ``indices``, which may be negative (from the end)."""
         op = ga.ScatterElements(0, "none")
         return Vector(self.call, self.call.emit(op, self.name, indices.name, values.name))
 
@@ -101,7 +101,7 @@ class Vector(Arithmetic):
         return Vector(self.call, self.call.emit(op, self.name))
 
     def joined(self, other: Vector) -> Vector:
-        """The elements of both."""
+        """Both concatenated."""
         return Vector(self.call, self.call.emit(sh.Concat(0), self.name, other.name))
 
     def read(
@@ -110,7 +110,7 @@ class Vector(Arithmetic):
         known: Range | Sequence[Range] = ANYTHING,
         constraints: Sequence[Constraint] = (),
     ) -> tuple[Index, ...]:
-        """The elements as indices; symbols called after ``label`` where they are not known."""
+        """The elements as indices; symbols named after ``label`` if unknown."""
         self._check_count(self.call.type_of(self.name).elements)
         return self.call.emitter.read_sizes(
             self.name, label, known, tuple(constraints), self.call.source
@@ -125,22 +125,22 @@ _OPERATORS: Mapping[str, Op] = MappingProxyType(
 )  # fmt: skip
 
 MOST_READ = 1 << 16
-"""Numbers from one operand that may be sizes, each of which has a name."""
+"""Elements of one operand that may be sizes, each of which gets a symbol."""
 
 
 def vector_of(call: Conversion, elements: Sequence[Index]) -> Vector:
-    """A vector of known, possibly symbolic elements."""
+    """A vector of known elements, possibly symbolic."""
     return Vector(call, call.note(elements, I64))
 
 
 def named_sizes(call: Conversion, sizes: Sequence[Index], label: str) -> tuple[Index, ...]:
-    """``sizes`` as symbols that the run gives these values.
+    """``sizes`` as symbols that have these values at run time.
 
-    Places in tensors of such extents are short sums, however long the sizes' expressions are.
+    Offsets in tensors of such extents are short sums, however long the sizes' expressions are.
     """
     if not sizes:
         return ()
-    # A message names what the user gave, not the new names.
+    # A message mentions the user's names, not the new ones.
     call.emitter.require([(size, ">=", 0) for size in sizes], call.source)
     (values,) = call.emitter.add_node(Indices(tuple(sizes), (len(sizes),)), source=call.source)
     constraints: list[Constraint] = [(Sym(f"#{n}"), "==", size) for n, size in enumerate(sizes)]
@@ -158,7 +158,8 @@ def operand(call: Conversion, i: int) -> Vector:
 
 
 def axes_at(call: Conversion, i: int, rank: int) -> Vector:
-    """Operand ``i``, axes of a tensor of ``rank``, from the front; a run with another one ends."""
+    """Operand ``i``, axes of a tensor of ``rank``, as nonnegative ones; others are an error at run
+    time."""
     found = operand(call, i)
     count = call.type(i).elements
     if isinstance(count, int) and count > max(1, rank):
