@@ -1,4 +1,4 @@
-"""The PyTorch frontend: :func:`import_torch` turns what ``torch.export`` makes into a graph."""
+"""The PyTorch frontend: :func:`import_torch` converts programs of ``torch.export`` to graphs."""
 
 from modelcc.frontends.torch.exported import import_exported
 from modelcc.frontends.torch.exporting import exported, import_torch

@@ -1,7 +1,7 @@
-"""Handlers of gradients whose conditions decide what becomes of NaN.
+"""Handlers of gradients whose conditions determine the result at NaN.
 
-PyTorch's own rules for them give NaN to the other branch than its kernels do: where the kernel for
-vectors lets nothing through, or NaN, the rule lets the gradient through.
+PyTorch's decompositions take the other branch at NaN than its kernels: where the vectorised kernel
+yields 0, or NaN, the decomposition passes the gradient on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from modelcc.ops.views import cast
 
 
 def widening(rule: Handler) -> Handler:
-    """``rule`` on two operands of at least f32, rounded once."""
+    """``rule`` on two operands converted to at least f32, rounded once."""
 
     def handler(call: Aten, x: Value, y: Value, *rest: object) -> Value:
         wide = (cast(v, accumulator(v.type.dtype)) for v in (x, y))
@@ -30,7 +30,7 @@ def widening(rule: Handler) -> Handler:
 
 
 def hardtanh_backward(call: Aten, dy: Value, x: Value, low: Number, high: Number) -> Value:
-    """Nothing at NaN."""
+    """0 at NaN."""
     inside = of(logic.And(), above(x, float(low)), of(ew.Less(), x, x.lift(float(high))))
     return where(inside, dy, 0.0)
 
@@ -45,7 +45,7 @@ def elu_backward(
     call: Aten, dy: Value, alpha: float, scale: float, input_scale: float, is_result: bool,
     x: Value,
 ) -> Value:  # fmt: skip
-    """NaN at NaN; with ``is_result``, ``x`` is what the function gave."""
+    """NaN at NaN; with ``is_result``, ``x`` is the function's result."""
     dtype = accumulator(dy.type.dtype)
     dy, x = cast(dy, dtype), cast(x, dtype)
     low = float(alpha) * float(scale)
@@ -69,7 +69,7 @@ def smooth_l1_backward(
 
 
 _MEAN = 1
-"""How PyTorch numbers the mean of all losses."""
+"""PyTorch's code of the mean reduction of losses."""
 
 ACTIVATION_GRADIENTS = table(
     hardtanh_backward=widening(hardtanh_backward),

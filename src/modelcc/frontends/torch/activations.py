@@ -1,4 +1,4 @@
-"""Handlers of activation functions that modelcc has as ops; others PyTorch decomposes."""
+"""Handlers of activation functions that are ops of modelcc; PyTorch decomposes the others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from modelcc.ops.views import cast
 
 
 def _wide(op: Op, x: Value) -> Value:
-    """``op`` on floats of 16 bits with 32, rounded once, as PyTorch does."""
+    """``op`` on 16-bit floats computed in f32, rounded once, as in PyTorch."""
     dtype = x.type.dtype
     return cast(of(op, cast(x, F32)), dtype) if dtype in (F16, BF16) else of(op, x)
 
@@ -39,7 +39,7 @@ def leaky_relu(call: Aten, x: Value, negative_slope: float = 0.01) -> Value:
 def elu(
     call: Aten, x: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0
 ) -> Value:
-    """``scale * x``, below zero ``scale * alpha * (exp(input_scale * x) - 1)``."""
+    """``scale * x``, for negative ``x`` ``scale * alpha * (exp(input_scale * x) - 1)``."""
     if scale == input_scale == 1:
         return of(act.Elu(float(alpha)), x)
     below = of(tr.Expm1(), x * float(input_scale)) * (float(alpha) * float(scale))
@@ -51,7 +51,7 @@ def hardtanh(call: Aten, x: Value, min_val: float = -1.0, max_val: float = 1.0) 
 
 
 def softplus(call: Aten, x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
-    """Beyond ``threshold`` the operand itself."""
+    """``x`` beyond ``threshold``."""
     inner = x * float(beta)
     return where(above(inner, float(threshold)), x, of(act.Softplus(), inner) / float(beta))
 
@@ -60,7 +60,7 @@ def rrelu(
     call: Aten, x: Value, noise: Value, lower: float = 1 / 8, upper: float = 1 / 3,
     training: bool = False, *_: object,
 ) -> tuple[Value, Value]:  # fmt: skip
-    """Out of training, with the mean slope."""
+    """In evaluation mode, with the mean slope."""
     if training:
         unsupported("in training it draws random numbers")
     return of(act.LeakyRelu((float(lower) + float(upper)) / 2), x), noise

@@ -1,4 +1,4 @@
-"""One ATen operator under conversion, as its handler sees it."""
+"""One ATen operator under conversion, as its handler receives it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ Operand = Value | Number | Expr
 
 @dataclass(frozen=True)
 class Aten(Conversion):
-    """An ATen operator: its name, the results that PyTorch infers, and the way to emit nodes.
+    """An ATen operator: its name, the results that PyTorch infers, and emission of nodes.
 
-    Handlers get it and then all arguments of the operator's schema in order, defaults included: a
-    tensor as a :class:`Value`, a size as an index, a dtype as a :class:`DType`, lists as tuples.
-    ``given`` are the arguments as PyTorch has them.
+    Handlers receive it and then all arguments of the operator's schema in order, defaults included:
+    a tensor as a :class:`Value`, a size as an index, a dtype as a :class:`DType`, lists as tuples.
+    ``given`` are PyTorch's own arguments.
     """
 
     target: str
@@ -46,7 +46,7 @@ class Aten(Conversion):
         return first
 
     def promoted(self) -> DType:
-        """The type that all operands together have by PyTorch's rules."""
+        """The promoted dtype of all operands by PyTorch's rules."""
         kind = ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT
         kinds = torch.Tensor | torch.SymFloat | float | int | bool
         given = [a for a in self.given if isinstance(a, kinds)]
@@ -62,7 +62,7 @@ class Aten(Conversion):
         return self.literal(_array(x, wanted))
 
     def op(self, op: Op, *xs: Operand) -> Value:
-        """``op`` on operands brought to the type of the first result."""
+        """``op`` on operands converted to the type of the first result."""
         return of(op, *map(self.as_value, xs))
 
     def many(self, op: Op, *xs: Value | None) -> tuple[Value, ...]:
@@ -75,18 +75,18 @@ class Aten(Conversion):
         return self.many(op, *xs)[0]
 
     def axis(self, axis: int, rank: int) -> int:
-        """``axis`` from the front; a scalar has one, too."""
+        """``axis`` as a nonnegative one; a scalar counts as having one axis."""
         return self.normal(axis, max(rank, 1))
 
     def axes_of(self, axes: Sequence[int] | int | None, rank: int) -> tuple[int, ...]:
-        """``axes`` from the front and in order; all if there are none."""
+        """``axes`` as nonnegative ones, sorted; all if there are none."""
         if axes is None or axes == () or axes == []:
             return tuple(range(rank))
         many = (axes,) if isinstance(axes, int) else axes
         return tuple(sorted({self.axis(a, rank) for a in many}))
 
     def extents(self, i: int = 0) -> tuple[Index, ...]:
-        """The shape that PyTorch infers for result ``i``."""
+        """The shape of result ``i`` that PyTorch infers."""
         found = self.results[i]
         assert found is not None
         return found.shape
@@ -104,13 +104,13 @@ def _array(value: Number, dtype: DType) -> np.ndarray[Any, Any]:
 
 
 def as_number(value: Number, dtype: DType) -> Number:
-    """``value`` as ``dtype`` has it."""
+    """``value`` rounded to ``dtype``."""
     found: Number = _array(value, dtype).item()
     return found
 
 
 Subgraph = Callable[[Emitter, Sequence[str | Index]], Sequence[str]]
-"""Converts a graph that an operator has, with values of an emitter, or sizes, as its inputs."""
+"""Converts an operator's sub-graph, with values of an emitter, or sizes, as its inputs."""
 
 Result = Value | Sequence[Value | None]
 Handler = Callable[..., Result]
@@ -123,5 +123,6 @@ def table(**handlers: Handler) -> Handlers:
 
 
 def overloads(handlers: Mapping[str, Handler]) -> Handlers:
-    """Handlers by names with overloads, as in ``max.dim``; these go before those of a name."""
+    """Handlers by names with overloads, as in ``max.dim``; these take precedence over those by
+    name."""
     return MappingProxyType(dict(handlers))

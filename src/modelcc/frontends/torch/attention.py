@@ -26,7 +26,7 @@ def attention(
     call: Aten, q: Value, k: Value, v: Value, mask: Value | None = None, dropout: float = 0.0,
     causal: bool = False, scale: float | None = None, grouped: bool = False,
 ) -> Value:  # fmt: skip
-    """With any leading axes, which broadcast; a query that sees no key at all gets zeros."""
+    """With any leading axes, which broadcast; a query that attends to no key gets zeros."""
     op = attention_op(call, q, dropout, causal, scale)
     if grouped:
         k, v = (_repeated(x, q) for x in (k, v))
@@ -49,7 +49,7 @@ def attention_op(
 
 
 def _repeated(x: Value, q: Value) -> Value:
-    """Heads of keys or values, each for a group of heads of queries."""
+    """Heads of keys or values, repeated for each group of query heads."""
     *lead, heads, length, size = x.type.shape
     times = number_of(q.type.shape[-3], "heads") // number_of(heads, "heads")
     if times == 1:
@@ -76,14 +76,14 @@ def _batch_and_heads(lead: tuple[Index, ...]) -> tuple[Index, ...]:
 
 
 def _mask_of_four_axes(mask: Value, lead: tuple[Index, ...]) -> Value:
-    """A mask as it broadcasts to the scores."""
+    """A mask reshaped to broadcast to the scores."""
     if mask.type.rank <= 2 or len(lead) == 2:
         return mask
     return _of_four_axes(mask, lead)
 
 
 def _added(call: Aten, mask: Value, dtype: DType) -> Value:
-    """What a mask adds to scores; where it is bool, it says which keys are seen."""
+    """The additive form of a mask; a bool one says which keys are attended to."""
     if mask.type.dtype != BOOL:
         return cast(mask, dtype)
     zero = call.literal(0.0, dtype)
@@ -91,7 +91,7 @@ def _added(call: Aten, mask: Value, dtype: DType) -> Value:
 
 
 def _may_hide_all(call: Aten, mask: Value | None, added: Value) -> bool:
-    """Whether a query may see no key; what a constant mask says of that is known."""
+    """Whether a query may attend to no key; decided statically for a constant mask."""
     assert mask is not None
     known = call.emitter.contents(mask.name)
     if known is None or is_symbolic(known) or mask.type.rank == 0 or known.shape[-1] == 1:
@@ -101,7 +101,7 @@ def _may_hide_all(call: Aten, mask: Value | None, added: Value) -> bool:
 
 
 def _sees_any(added: Value) -> Value:
-    """For each query, whether the mask leaves some key: [..., m, 1]."""
+    """For each query, whether the mask leaves any key: [..., m, 1]."""
     greatest = of(ReduceMax((added.type.rank - 1,), True), added) if added.type.rank else added
     return of(Greater(), greatest, greatest.lift(-np.inf))
 
@@ -110,9 +110,9 @@ def flash(
     call: Aten, q: Value, k: Value, v: Value, dropout: float = 0.0, causal: bool = False,
     mask: Value | None = None, scale: float | None = None,
 ) -> tuple[Value, Value]:  # fmt: skip
-    """The result, and for each query the logarithm of the sum of its exponentials.
+    """The result, and for each query the log-sum-exp of its scores.
 
-    Heads of keys and values may be fewer, each for a group of those of queries.
+    There may be fewer heads of keys and values, each shared by a group of query heads.
     """
     op = attention_op(call, q, dropout, causal, scale)
     whole = AttentionSums(op.scale, op.causal)
@@ -128,7 +128,7 @@ def flash(
 
 
 def _of_queries(seen: Value, sums: Value) -> Value:
-    """``seen``, of any axes with one key, as it broadcasts to [batch, heads, queries]."""
+    """``seen``, of any axes with one key, reshaped to broadcast to [batch, heads, queries]."""
     return reshaped(seen, *seen.type.shape[:-1]) if seen.type.rank else seen
 
 
@@ -136,7 +136,7 @@ def flash_backward(
     call: Aten, dy: Value, q: Value, k: Value, v: Value, y: Value, sums: Value, dropout: float,
     causal: bool, mask: Value | None = None, scale: float | None = None,
 ) -> list[Value]:  # fmt: skip
-    """Gradients of queries, keys and values, the weights computed again."""
+    """Gradients of queries, keys and values; the weights are recomputed."""
     op = attention_op(call, q, dropout, causal, scale)
     return attention_gradients(call, (dy, y, sums), (q, k, v, mask), op)[:3]
 
@@ -147,8 +147,8 @@ def attention_gradients(
     operands: tuple[Value, Value, Value, Value | None],
     op: Attention,
 ) -> list[Value]:
-    """Those of queries, keys, values and the mask, if there is one; ``known`` are the gradient of
-    the result, the result, and the logarithms of its sums."""
+    """Gradients of queries, keys, values and the mask, if there is one; ``known`` are the gradient
+    of the result, the result, and its log-sum-exps."""
     (dy, y, sums), (q, k, v, mask) = known, operands
     masks = [] if mask is None else [_added(call, mask, q.type.dtype).name]
     heads = [q, *(_repeated(x, q) for x in (k, v))]
@@ -160,7 +160,7 @@ def attention_gradients(
 
 
 def _of_groups(dx: Value, x: Value) -> Value:
-    """Gradients of heads that were repeated, summed to those of ``x``."""
+    """Gradients of repeated heads, summed over each group to those of ``x``."""
     if dx.type.shape == x.type.shape:
         return dx
     batch, heads, length, size = x.type.shape

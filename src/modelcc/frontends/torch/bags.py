@@ -1,4 +1,4 @@
-"""Handlers of bags of embeddings: rows of a table added up, averaged, or their greatest."""
+"""Handlers of embedding bags: sums, means or maxima of rows of a table."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def embedding_bag(
     mode: int = SUM, sparse: bool = False, factors: Value | None = None,
     include_last: bool = False, padding: int = -1,
 ) -> Sequence[Value]:  # fmt: skip
-    """Bag k has the rows from ``offsets[k]`` on, but those of ``padding``.
+    """Bag k has the rows from ``offsets[k]`` on, except those of ``padding``.
 
-    The other results are what the gradient wants: the bag of each index, the sizes of bags, and
-    of the greatest rows which these are.
+    The other results are for the gradient: the bag of each index, the sizes of bags, and the
+    indices of maximum rows.
     """
     rows, bags = of(Gather(0), weight, indices), _bags(call, indices, offsets)
     kept = call.made(Full(indices.type.shape, 1, weight.type.dtype))
@@ -48,7 +48,7 @@ def embedding_bag(
 
 
 def _first(call: Aten, x: Value, i: int) -> Value:
-    """``x`` as PyTorch has result ``i``: as many rows, and integers."""
+    """``x`` in the form of PyTorch's result ``i``: with its number of rows, as integers."""
     wanted = call.results[i]
     assert wanted is not None
     if not x.type.rank:
@@ -59,7 +59,8 @@ def _first(call: Aten, x: Value, i: int) -> Value:
 def _places(
     call: Aten, rows: Value, kept: Value, best: Value, bags: Value, indices: Value
 ) -> Value:
-    """Of each bag's greatest elements the first row that has them; row 0 of no rows."""
+    """For each element of a bag's maximum the first row that attains it; row 0 if it has no
+    rows."""
     here = of(Equal(), rows, of(Gather(0), best, bags))
     real = of(And(), here, of(NotEqual(), _column(kept), kept.lift(0)))
     line = call.made(Iota(rows.type.shape, 0))
@@ -75,7 +76,7 @@ def _column(x: Value) -> Value:
 
 
 def _bags(call: Aten, indices: Value, offsets: Value) -> Value:
-    """The bag that each index is in: offsets up to its place, less 1."""
+    """The bag of each index: the number of offsets up to its position, less 1."""
     count: Index = indices.type.shape[0]
     marks = call.made(Full((count + 1,), 0, I64))
     ones = call.made(Full(offsets.type.shape, 1, I64))
@@ -84,7 +85,7 @@ def _bags(call: Aten, indices: Value, offsets: Value) -> Value:
 
 
 def _greatest(call: Aten, rows: Value, kept: Value, often: Value, bags: Value) -> Value:
-    """0 of no rows."""
+    """The maximum; 0 for a bag without rows."""
     least = float("-inf")
     real = where(of(Equal(), _column(kept), kept.lift(0)), rows.lift(least), rows)
     shape = (*often.type.shape, rows.type.shape[1])
@@ -97,7 +98,7 @@ def _greatest(call: Aten, rows: Value, kept: Value, often: Value, bags: Value) -
 def renormalised(
     call: Aten, weight: Value, indices: Value, limit: float, order: float = 2.0
 ) -> Value:
-    """Rows that are meant and whose norm exceeds ``limit``, shortened to it."""
+    """The table; rows that are indexed and whose norm exceeds ``limit`` are rescaled to it."""
     flat = reshaped(indices, indices.type.elements)
     ones = call.made(Full(flat.type.shape, 1, I64))
     often = of(GatherSum(0, weight.type.shape[0]), ones, flat)

@@ -1,4 +1,4 @@
-"""The pytrees that an exported program takes and gives, as a form of our own."""
+"""The pytrees of arguments and results of an exported program, in modelcc's own form."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from torch.utils import _pytree
 
 from modelcc.ir.call_form import CallForm, DictForm, FixedValue, Form, ListForm, ObjectForm
 
-_ARGUMENTS: Any = graph_signature  # which does not export their kinds
+_ARGUMENTS: Any = graph_signature  # which does not export argument kinds
 _DICTS = (dict, OrderedDict, defaultdict)
 
 
 def call_form(
     program: ExportedProgram, outputs: Sequence[str], results: Sequence[Any]
 ) -> CallForm | None:
-    """How ``program`` is called, where that is not with tensors alone.
+    """The calling convention of ``program``, if its arguments and results are not all tensors.
 
     ``outputs`` are the names of those ``results`` that are tensors, in order.  None also where an
-    argument is a number that may change: its tensors have names all the same.
+    argument is a number that may change: its tensors are named anyway.
     """
     signature = program.module_call_graph[0].signature
     inputs = [s.arg for s in program.graph_signature.input_specs if s.kind == InputKind.USER_INPUT]
@@ -54,7 +54,7 @@ _TREES: Any = _pytree  # whose types have no parameters
 
 
 def _form(spec: Any, leaves: Iterator[Form]) -> Form:
-    """The form of ``spec``, whose leaves are the next of ``leaves``."""
+    """The form of ``spec``, which consumes its leaves from ``leaves``."""
     if spec.is_leaf():
         return next(leaves)
     parts = tuple(_form(child, leaves) for child in spec.children())
@@ -78,7 +78,7 @@ def _place(kind: type) -> str:
 
 
 def _object(spec: Any, parts: Sequence[Form]) -> ObjectForm | None:
-    """A dataclass each of whose children is one of its fields; None if there is another."""
+    """A dataclass each of whose children is one of its fields; None if a child is not."""
     marks = [object() for _ in parts]
     flat = _TREES.TreeSpec(spec.type, spec.context, [_TREES.treespec_leaf() for _ in parts])
     made: Any = flat.unflatten(marks)

@@ -1,4 +1,4 @@
-"""Handlers of comparison, choice, logic and bits."""
+"""Handlers of comparison, selection, logical and bitwise operators."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INTEGERS = {8: I8, 16: I16, 32: I32, 64: I64}
 
 
 def comparing(op: Op) -> Handler:
-    """A bool ``op`` on operands that become the type they have together first."""
+    """A comparison ``op`` on operands converted to their promoted type."""
 
     def handler(call: Aten, *operands: Operand) -> Value:
         dtype = call.promoted()
@@ -28,7 +28,7 @@ def comparing(op: Op) -> Handler:
 
 
 def logical(op: Op) -> Handler:
-    """A bool ``op`` of whether operands are other than zero."""
+    """A bool ``op`` on whether operands are nonzero."""
 
     def handler(call: Aten, *operands: Operand) -> Value:
         return of(op, *(call.as_value(x, BOOL) for x in operands))
@@ -46,7 +46,7 @@ def bitwise(bits: Op, bools: Op) -> Handler:
 
 
 def shifting(left: bool) -> Handler:
-    """Bits moved; by as many as there are or more, all of them go: zeros or the sign stay."""
+    """Shifts; by the bit width or more all bits are shifted out: the result is zero or the sign."""
 
     def handler(call: Aten, x: Operand, by: Operand) -> Value:
         a, b = call.as_value(x), call.as_value(by)
@@ -62,7 +62,7 @@ def shifting(left: bool) -> Handler:
 
 
 def number_test(op: Op) -> Handler:
-    """A test of floating-point numbers, which no integer passes."""
+    """A test of floating-point numbers, false for integers."""
 
     def handler(call: Aten, x: Value) -> Value:
         return of(op, x) if x.type.dtype.is_float else call.made(Full(x.type.shape, False, BOOL))
@@ -71,7 +71,7 @@ def number_test(op: Op) -> Handler:
 
 
 def signbit(call: Aten, x: Value) -> Value:
-    """Whether the sign is minus, that of zero and of NaN, too."""
+    """Whether the sign bit is set, also of zero and NaN."""
     if x.type.dtype == BOOL:
         return call.made(Full(x.type.shape, False, BOOL))
     bits = of(ew.BitCast(INTEGERS[x.type.dtype.bits]), x) if x.type.dtype.is_float else x
@@ -84,7 +84,7 @@ def copysign(call: Aten, x: Operand, y: Operand) -> Value:
 
 
 def sign(call: Aten, x: Value) -> Value:
-    """-1, 0 or 1; 0 of NaN."""
+    """-1, 0 or 1; 0 for NaN."""
     if x.type.dtype == BOOL:
         return x
     result = of(ew.Sign(), x)
@@ -96,7 +96,7 @@ def where(call: Aten, condition: Value, x: Operand, y: Operand) -> Value:
 
 
 def ordered(numbers: Op, bools: Op, skips_nan: bool = False) -> Handler:
-    """The lesser or greater; NaN if either is, or the other one if ``skips_nan``."""
+    """Minimum or maximum; NaN if either is, or the other one if ``skips_nan``."""
 
     def handler(call: Aten, x: Operand, y: Operand) -> Value:
         if call.result.dtype == BOOL:
@@ -111,7 +111,7 @@ def ordered(numbers: Op, bools: Op, skips_nan: bool = False) -> Handler:
 
 
 def clamp(call: Aten, x: Value, low: Operand | None = None, high: Operand | None = None) -> Value:
-    """NaN stays, and ``high`` goes before ``low``."""
+    """NaN is kept, and ``high`` takes precedence over ``low``."""
     result = call.as_value(x)
     if low is not None:
         result = call.op(ew.Max(), result, low)

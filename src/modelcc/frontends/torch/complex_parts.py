@@ -1,4 +1,4 @@
-"""Complex tensors of PyTorch as pairs of real ones, and operators done to their parts."""
+"""Complex tensors of PyTorch as pairs of real ones, and operators applied to each part."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def is_complex(call: Aten) -> bool:
 
 
 def real_type(dtype: DType) -> DType:
-    """``dtype``, of complex numbers that of their parts."""
+    """``dtype``; for a complex one that of its parts."""
     return part_type(dtype) if dtype.kind == "complex" else dtype
 
 
@@ -36,7 +36,7 @@ def parts_of(x: Value) -> Sequence[Value] | None:
 
 
 def operand(call: Aten, x: ComplexOperand, dtype: DType | None = None) -> Complex:
-    """Any operand as a complex one of parts of ``dtype``, by default those of the result."""
+    """Any operand as a complex one with parts of ``dtype``, by default those of the result."""
     wanted = real_type(call.result.dtype) if dtype is None else dtype
     if isinstance(x, complex):
         return Complex(call.as_value(x.real, wanted), call.as_value(x.imag, wanted))
@@ -48,7 +48,7 @@ def operand(call: Aten, x: ComplexOperand, dtype: DType | None = None) -> Comple
 
 
 def joined(call: Aten, re: Value, im: Value) -> Value:
-    """The complex value of these parts, which have one shape."""
+    """The complex value of these parts, which have the same shape."""
     return Value(call, call.group(ComplexValue(re.name, im.name)))
 
 
@@ -58,7 +58,7 @@ def pair(call: Aten, z: Complex) -> Value:
 
 
 def promoted(call: Aten, x: Any) -> Any:
-    """A real tensor, a number or a list of such as complex."""
+    """A real tensor, a number or a list of them as complex."""
     match x:
         case int() | float():
             return complex(x)
@@ -95,7 +95,7 @@ def _part(x: Any, number: int) -> Any:
 
 
 def partwise(call: Aten, handler: Handler, arguments: Sequence[Any]) -> Result:
-    """What ``handler`` makes of the real parts and of the imaginary ones."""
+    """``handler`` applied to the real and to the imaginary parts."""
     re, im = (handler(part_call(call, n), *(_part(x, n) for x in arguments)) for n in (0, 1))
     if isinstance(re, Value) and isinstance(im, Value):
         return joined(call, re, im)
@@ -104,7 +104,7 @@ def partwise(call: Aten, handler: Handler, arguments: Sequence[Any]) -> Result:
 
 
 def product(call: Aten, handler: Handler, a: Value, b: Value, *rest: Any) -> Value:
-    """By the products of parts; those of real operands are one."""
+    """From products of parts; a single one for real operands."""
     real, left, right = part_call(call, 0), parts_of(a) or [a], parts_of(b) or [b]
 
     def of_parts(i: int, j: int) -> Value:

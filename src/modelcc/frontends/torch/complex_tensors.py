@@ -1,7 +1,7 @@
 """Operators on complex tensors.
 
-What moves elements, or sums them, is done to each part, what is linear in each of two operands by
-products of parts, and functions by their formulas.
+Data movement and sums are applied to each part, bilinear operators become products of parts, and
+functions are computed by formulas.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ PROMOTED: Mapping[str, Sequence[int]] = MappingProxyType(
         "where": (1, 2),
     }
 )
-"""Places of arguments that may be real beside complex ones, by operator."""
+"""Indices of arguments that may be real beside complex ones, by operator."""
 
 PARTWISE = frozenset(
     (
@@ -114,7 +114,7 @@ def view_as_complex(call: Aten, x: Value) -> Value:
 
 
 def to_copy(call: Aten, x: ComplexOperand, *_: object) -> Value:
-    """In the type of the result; a real one has the real parts."""
+    """In the type of the result; a real result is the real part."""
     z = operand(call, x)
     return pair(call, z) if call.result.dtype.kind == "complex" else z.re
 
@@ -164,7 +164,7 @@ def power(call: Aten, x: ComplexOperand, y: ComplexOperand) -> Value:
 
 
 def equality(op: Callable[[], Any], both: Callable[[], Any]) -> Handler:
-    """Whether parts are equal, or differ: ``both`` joins what is found of each."""
+    """Whether parts are equal, or differ: ``both`` combines the results of both parts."""
 
     def handler(call: Aten, x: ComplexOperand, y: ComplexOperand) -> Value:
         a, b = (operand(call, z, real_type(call.promoted())) for z in (x, y))
@@ -174,7 +174,7 @@ def equality(op: Callable[[], Any], both: Callable[[], Any]) -> Handler:
 
 
 def either(op: Callable[[], Any]) -> Handler:
-    """Whether that holds of a part."""
+    """Whether the test holds for either part."""
 
     def handler(call: Aten, x: Value) -> Value:
         return of(ew.Or(), *(of(op(), part) for part in parts_of(x) or [x, x]))
@@ -187,7 +187,7 @@ def norm(call: Aten, x: Value, *options: Any) -> Value:
 
 
 def variance(call: Aten, x: Value, *options: Any) -> Value:
-    """The sum of the parts' own."""
+    """The sum of the parts' variances."""
     real, imag = (REDUCTIONS["var.correction"](part_call(call, n), p, *options)
                   for n, p in enumerate(parts_of(x) or [x]))  # fmt: skip
     assert isinstance(real, Value) and isinstance(imag, Value)

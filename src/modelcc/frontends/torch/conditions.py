@@ -36,13 +36,13 @@ _COMPARISONS: Mapping[type, Comparison] = MappingProxyType({
 
 
 def condition(call: Aten, given: torch.SymBool, names: Names) -> Value:
-    """Whether ``given`` holds, a scalar; not supported if it compares other than integers."""
+    """Whether ``given`` holds, a scalar; not supported if it compares anything but integers."""
     return _truth(call, cast(Any, given).node.expr, names)
 
 
 def assumed(given: torch.SymBool, names: Names) -> list[Constraint]:
-    """The comparisons of integers that all hold if ``given`` does; other conditions are left out,
-    and sizes that no operator has made known."""
+    """The comparisons of integers that ``given`` is a conjunction of; others are omitted, as are
+    those of sizes that no operator has defined yet."""
     e = cast(Any, given).node.expr
     parts = e.args if isinstance(e, _SYMPY.And) else (e,)
     found: list[Constraint] = []

@@ -1,4 +1,4 @@
-"""Handlers of torch.cond, while_loop, scan and map, and of graphs that are called in place."""
+"""Handlers of torch.cond, while_loop, scan and map, and of sub-graphs that are called inline."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Operands = Sequence[Value | Index]
 def cond(
     call: Aten, predicate: Value | bool, then: Subgraph, other: Subgraph, operands: Operands
 ) -> Sequence[Value]:
-    """The branch taken, in place, where that is known; else both."""
+    """The branch taken, inlined, if the predicate is known; else both."""
     if not isinstance(predicate, Value):
         return _values(call, (then if predicate else other)(call.emitter, _names(operands)))
     known = call.emitter.contents(predicate.name)
@@ -61,7 +61,7 @@ def while_loop(
 def scan(
     call: Aten, step: Subgraph, init: Operands, xs: Operands, extra: Operands
 ) -> Sequence[Value]:
-    """States that each row of ``xs`` changes; what each row gives besides is stacked."""
+    """States updated by each row of ``xs``; the other results of each row are stacked."""
     initial, rows = _tensors(init), _tensors(xs)
     trips = call.type_of(rows[0]).shape[0]
     counter = new_counter(call.bounds, "scan")
@@ -82,7 +82,7 @@ def mapped(call: Aten, step: Subgraph, xs: Operands, extra: Operands) -> Sequenc
 
 
 def in_place(position: int) -> Handler:
-    """The operator's graph, argument ``position``, on all arguments behind it."""
+    """The operator's sub-graph, argument ``position``, inlined on all arguments after it."""
 
     def handler(call: Aten, *args: Any) -> Sequence[Value]:
         graph: Subgraph = args[position]

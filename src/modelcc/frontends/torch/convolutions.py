@@ -1,4 +1,4 @@
-"""Handlers of convolutions, their gradients, and of images as columns of blocks."""
+"""Handlers of convolutions, their gradients, im2col and col2im."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Pads = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def per_axis(call: Aten, given: Numbers, rank: int) -> tuple[int, ...]:
-    """One number for each spatial axis, where one may stand for all."""
+    """One number per spatial axis; a single one applies to all."""
     values = (given,) if isinstance(given, int) else tuple(given)
     return tuple(number_of(v, "window") for v in (values * rank if len(values) == 1 else values))
 
@@ -30,7 +30,7 @@ def convolution(
     call: Aten, x: Value, weight: Value, bias: Value | None, stride: Numbers, padding: Numbers,
     dilation: Numbers, transposed: bool, output_padding: Numbers, groups: int,
 ) -> Value:  # fmt: skip
-    """With a batch, as all forms become in the end."""
+    """With a batch axis: the form that all others are lowered to."""
     return call.one(
         _op(call, weight, stride, padding, dilation, transposed, output_padding, groups),
         *(x, weight, bias),
@@ -52,7 +52,7 @@ def _op(
 
 
 def forward(rank: int) -> Handler:
-    """A convolution along ``rank`` axes, with or without a batch; padding may be a word."""
+    """A convolution along ``rank`` axes, with or without a batch axis; padding may be a keyword."""
 
     def handler(
         call: Aten, x: Value, weight: Value, bias: Value | None = None, stride: Numbers = 1,
@@ -67,7 +67,7 @@ def forward(rank: int) -> Handler:
 
 
 def _pads(call: Aten, padding: Numbers | str, weight: Value, dilation: Sequence[int]) -> Pads:
-    """``same`` keeps extents, the odd one at the end."""
+    """``same`` keeps extents; the odd element goes to the end."""
     kernel = [number_of(extent, "kernel") for extent in weight.type.shape[2:]]
     if not isinstance(padding, str):
         pads = per_axis(call, padding, len(kernel))
@@ -79,7 +79,7 @@ def _pads(call: Aten, padding: Numbers | str, weight: Value, dilation: Sequence[
 
 
 def transposed(rank: int) -> Handler:
-    """The transpose of a convolution along ``rank`` axes, with or without a batch."""
+    """The transpose of a convolution along ``rank`` axes, with or without a batch axis."""
 
     def handler(
         call: Aten, x: Value, weight: Value, bias: Value | None = None, stride: Numbers = 1,
@@ -105,9 +105,9 @@ def convolution_backward(
     padding: Numbers, dilation: Numbers, transposed: bool, output_padding: Numbers, groups: int,
     output_mask: Sequence[bool],
 ) -> Sequence[Value | None]:  # fmt: skip
-    """Gradients of x, of the weights and of the bias, those that are wanted."""
+    """Gradients of x, of the weights and of the bias, those in ``output_mask``."""
     op = _op(call, weight, stride, padding, dilation, transposed, output_padding, groups)
-    # The third operand only says that there is a bias: it is not read.
+    # The third operand only indicates a bias: it is not read.
     found = op.grad(call, [dy.name], [x.name, weight.name, weight.name], ())
     pairs = zip(found, output_mask, strict=True)
     return [Value(call, name) if name and wanted else None for name, wanted in pairs]
@@ -116,7 +116,7 @@ def convolution_backward(
 def columns_of_image(
     call: Aten, x: Value, kernel: Numbers, dilation: Numbers, padding: Numbers, stride: Numbers
 ) -> Value:
-    """[N, C * block, columns]: all blocks of an image, as a convolution meets them."""
+    """im2col: [N, C * block, columns], all windows of an image in order."""
     sizes, spread, pads, steps = (per_axis(call, v, 2) for v in (kernel, dilation, padding, stride))
     if x.type.rank == 3:
         batched = columns_of_image(
@@ -139,7 +139,7 @@ def columns_of_image(
 
 
 def _tap(x: Value, start: Sequence[int], counts: Sequence[Index], steps: Sequence[int]) -> Value:
-    """What one element of each block holds, [N, C, 1, *columns]."""
+    """One element of every window, [N, C, 1, *columns]."""
     lead = x.type.shape[:2]
     spots = of(Slice((0, 0, *start), (*lead, *counts), (1, 1, *steps)), x)
     return reshaped(spots, *lead, 1, *counts)
@@ -149,7 +149,7 @@ def image_of_columns(
     call: Aten, x: Value, output_size: Sequence[Index], kernel: Numbers, dilation: Numbers,
     padding: Numbers, stride: Numbers,
 ) -> Value:  # fmt: skip
-    """The sum of all blocks at their places."""
+    """col2im: the sum of all windows at their positions."""
     sizes, spread, pads, steps = (per_axis(call, v, 2) for v in (kernel, dilation, padding, stride))
     op = Col2Im(tuple(output_size), sizes, steps, spread, pads, pads)
     if x.type.rank == 2:

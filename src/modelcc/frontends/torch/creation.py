@@ -1,5 +1,5 @@
-"""Handlers of tensors that are made from sizes and numbers; memory that PyTorch leaves as it is
-found is zeros."""
+"""Handlers of tensors created from sizes and numbers; memory that PyTorch leaves uninitialised is
+zeros."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from modelcc.ops.views import cast
 
 
 def filled(call: Aten, value: Operand) -> Value:
-    """``value`` in the shape and type that PyTorch infers."""
+    """``value`` broadcast to the shape and type that PyTorch infers."""
     if isinstance(value, Value | Expr):
         return of(Expand(call.extents()), call.as_value(value))
     return call.made(Full(call.extents(), as_number(value, call.result.dtype), call.result.dtype))
 
 
 def constant(value: float) -> Handler:
-    """Always the same number."""
+    """A constant fill."""
 
     def handler(call: Aten, *_: object) -> Value:
         return filled(call, value)
@@ -53,7 +53,7 @@ def arange_by(call: Aten, start: Operand, end: Operand, step: Operand = 1, *_: o
 
 
 def counted(call: Aten, start: Operand, step: Operand) -> Value:
-    """``start + i * step``, of fractions with 64 bits, as in PyTorch."""
+    """``start + i * step``, in f64 for floats, as in PyTorch."""
     shape, dtype = call.extents(), call.result.dtype
     if isinstance(start, float) or isinstance(step, float):
         wide = Iota(shape, 0, _exact(start), _exact(step), F64)

@@ -1,4 +1,4 @@
-"""Operators without a handler that PyTorch itself can express by others."""
+"""Operators without a handler that PyTorch can decompose."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Decompositions = dict[Any, Callable[..., Any]]
 
 
 def decompositions(handlers: Mapping[str, Handler]) -> Decompositions:
-    """PyTorch's own rules for what has no handler; what has one stays whole."""
+    """PyTorch's decompositions of operators without a handler; those with one are kept."""
     return _of_others(torch.export.default_decompositions().items(), handlers)
 
 
@@ -32,9 +32,9 @@ def _of_others(first: Iterable[tuple[Any, Any]], handlers: Mapping[str, Handler]
 def functional_decompositions(handlers: Mapping[str, Handler]) -> Decompositions:
     """As :func:`decompositions`, for graphs of which PyTorch itself may run a part.
 
-    What it runs stays whole: operators of its core, random ones (others would take other numbers
-    of its generator), those that write to their operands, and ``WITH_BACKWARD``.  Tracing has
-    already taken apart what is so for autograd, too, and export's table takes long to list.
+    What it runs is not decomposed: core operators, random ones (decompositions would draw other
+    numbers from its generator), those that write to their operands, and ``WITH_BACKWARD``.  Tracing
+    has already decomposed composite operators, too, and export's table takes long to build.
     """
     table = _of_others(_core_aten_decompositions_post_autograd().items(), handlers)
     return {op: rule for op, rule in table.items() if not _stays_whole(op)}
@@ -44,11 +44,11 @@ UNTRACEABLE = (
     *("aten.lift_fresh.default", "aten.lift_fresh_copy.default", "aten.lift.default"),
     *("aten.complex.default", "aten.polar.default"),
 )
-"""Their rules write to views of new memory, or leave tensors that are there while tracing, of which
-no other operator may be given."""
+"""Their decompositions write to views of new memory, or leave tensors created while tracing, which
+cannot be operands of other operators."""
 
 WITH_BACKWARD = ("aten._scaled_dot_product_flash_attention_for_cpu.default",)
-"""Their backward operators want a result that PyTorch's rules do not compute."""
+"""Their backward operators need a result that PyTorch's decompositions do not compute."""
 
 
 def _stays_whole(operator: Any) -> bool:

@@ -16,7 +16,7 @@ from modelcc.ops.views import part, permuted, reshaped
 
 
 def diagonal(call: Aten, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
-    """Every (columns + 1)-th element of each matrix in row-major order."""
+    """Elements at stride (columns + 1) of each matrix in row-major order."""
     last = _with_last(x, _pair(call, x.type.rank, dim1, dim2))
     *outer, rows, columns = last.type.shape
     first, count = _line(offset, rows, columns)
@@ -47,7 +47,7 @@ def diagonal_backward(
 
 
 def diag_embed(call: Aten, x: Value, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Value:
-    """Matrices of zeros with the rows of ``x`` as their diagonals."""
+    """Zero matrices with the rows of ``x`` as their diagonals."""
     axes = _pair(call, x.type.rank + 1, dim1, dim2)
     *outer, count = x.type.shape
     side = count + abs(offset)
@@ -59,7 +59,7 @@ def diag_embed(call: Aten, x: Value, offset: int = 0, dim1: int = -2, dim2: int 
 
 
 def _line(offset: int, rows: Index, columns: Index) -> tuple[Index, Index]:
-    """Place of the first element of a diagonal, and how many it has."""
+    """Offset of the first element of a diagonal, and its length."""
     if offset >= 0:
         return offset, maximum(minimum(rows, columns - offset), 0)
     return -offset * columns, maximum(minimum(rows + offset, columns), 0)
@@ -74,19 +74,19 @@ def _order(rank: int, axes: tuple[int, int]) -> list[int]:
 
 
 def _with_last(x: Value, axes: tuple[int, int]) -> Value:
-    """``x`` with two axes as the last ones."""
+    """``x`` with two axes moved to the end."""
     order = _order(x.type.rank, axes)
     return x if order == sorted(order) else permuted(x, *order)
 
 
 def _with_last_back(x: Value, axes: tuple[int, int]) -> Value:
-    """``x`` with its last two axes where they were."""
+    """``x`` with its last two axes moved back."""
     order = _order(x.type.rank, axes)
     return x if order == sorted(order) else permuted(x, *map(order.index, range(len(order))))
 
 
 def unfold(call: Aten, x: Value, dim: int, size: int, step: int) -> Value:
-    """Windows along an axis, whose places become the last axis."""
+    """Windows along an axis; the position in a window becomes the last axis."""
     if not x.type.rank:
         return reshaped(x, 1) if size == 1 else part(reshaped(x, 1), 0, 0, size)
     axis = call.axis(dim, x.type.rank)
@@ -104,7 +104,7 @@ def unfold(call: Aten, x: Value, dim: int, size: int, step: int) -> Value:
 def unfold_backward(
     call: Aten, dy: Value, sizes: Sequence[Index], dim: int, size: int, step: int
 ) -> Value:
-    """Gradients of windows added up where their elements came from; other axes stretch ``dy``."""
+    """Gradients of windows accumulated at their source elements; other axes of ``dy`` broadcast."""
     if not sizes:
         return reshaped(dy)
     axis, rank = call.axis(dim, len(sizes)), dy.type.rank
@@ -118,7 +118,7 @@ def unfold_backward(
 def as_strided(
     call: Aten, x: Value, size: Sequence[Index], stride: Sequence[Index], offset: Index | None
 ) -> Value:
-    """Elements of a contiguous tensor at any strides: a view in other order where it is one."""
+    """Elements of a contiguous tensor at any strides: a permuted view if it is one."""
     _require_contiguous(call)
     shape, strides, first = tuple(size), tuple(stride), offset or 0
     flat = reshaped(x, x.type.elements)
@@ -134,7 +134,7 @@ def as_strided_scatter(
     call: Aten, x: Value, source: Value, size: Sequence[Index], stride: Sequence[Index],
     offset: Index | None,
 ) -> Value:  # fmt: skip
-    """``x`` with ``source`` in place of what a strided view of it shows."""
+    """``x`` with ``source`` in place of the elements of a strided view."""
     _require_contiguous(call)
     places = _places(call, tuple(size), tuple(stride), offset or 0)
     updates = call.as_value(source)
@@ -149,7 +149,7 @@ def _require_contiguous(call: Aten) -> None:
 
 
 def _rank_of(stride: Index, extent: Index) -> tuple[int, int]:
-    """Puts axes in falling order of strides; named ones are the larger."""
+    """A sort key by descending strides; symbolic ones are taken as larger."""
     return (-stride, -1 if extent != 1 else 0) if isinstance(stride, int) else (-(1 << 62), 0)
 
 
@@ -160,7 +160,7 @@ def _contiguous(shape: tuple[Index, ...]) -> tuple[Index, ...]:
 def _places(
     call: Aten, shape: tuple[Index, ...], strides: tuple[Index, ...], first: Index
 ) -> Value:
-    """``first`` and the sum of all indices times ``strides``."""
+    """``first`` plus the sum of all indices times ``strides``."""
     total = call.made(Full(shape, 0, I64)) if not shape else None
     for axis, stride in enumerate(strides):
         line = call.made(Iota(shape, axis, first if axis == 0 else 0, stride))

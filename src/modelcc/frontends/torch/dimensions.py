@@ -1,4 +1,4 @@
-"""The named dimensions of traced inputs: names, bounds, and where each is first seen."""
+"""The named dimensions of traced inputs: names, bounds, and where each first occurs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from modelcc.ir.index import Index, Range, Sym
 
 Dims = Mapping[str, int | Range]
 TracedInput = tuple[str, Any, Sequence[str | None]]
-"""Name, what it was traced with, and the names of its dimensions as far as the user gave some."""
+"""Name, the traced example, and the user's names of its dimensions, where given."""
 
 
 @dataclass(frozen=True)
 class Dimensions:
     """``names`` are sizes by PyTorch's symbols, ``bounds`` and ``places`` by their own names.
 
-    A place is the number of an input and the axis.
+    A place is an input's position and an axis.
     """
 
     names: dict[str, Index] = field(default_factory=dict[str, Index])
@@ -34,8 +34,8 @@ def dimensions(
 ) -> Dimensions:
     """The dimensions of ``inputs``, each a symbol of PyTorch's with its ``bounds``.
 
-    One is called as the user calls it, else ``<input>_d<axis>`` after the first that has it;
-    ``dims`` gives sizes or other bounds by these names.
+    Named by the user, else ``<input>_d<axis>`` after its first occurrence; ``dims`` fixes sizes or
+    other bounds by these names.
     """
     found = Dimensions()
     for position, (name, traced, labels) in enumerate(inputs):
@@ -57,9 +57,10 @@ def dimensions(
 def with_roots(
     found: Dimensions, inputs: Iterable[TracedInput], bounds: Callable[[str], Range], dims: Dims
 ) -> Dimensions:
-    """``found``, and symbols that no extent is by itself, as ``s`` of an even one, ``2*s``.
+    """``found``, and symbols that occur only within expressions, as ``s`` of an even extent
+    ``2*s``.
 
-    One is called ``<input>_d<axis>_<symbol>`` after the first extent that has it.
+    Named ``<input>_d<axis>_<symbol>`` after the first extent that mentions it.
     """
     for position, (name, traced, _) in enumerate(inputs):
         sizes = traced.shape if isinstance(traced, torch.Tensor) else ()
@@ -77,14 +78,15 @@ def with_roots(
 
 
 def proved_range(size: Any) -> Range:
-    """What PyTorch has proved of a ``SymInt`` that is a symbol; nothing of any other."""
+    """The range that PyTorch has proved of a ``SymInt`` that is a single symbol; unbounded for
+    others."""
     node = size.node
     known = node.shape_env.var_to_range.get(node.expr)
     return Range() if known is None or not known.lower >= 0 else range_of(known)
 
 
 def range_of(known: Any) -> Range:
-    """Bounds as PyTorch has them; beyond its largest integer there is none."""
+    """Bounds of a PyTorch range; its largest integer means unbounded."""
     if known is None:
         return Range(0, None)
     low, high = (

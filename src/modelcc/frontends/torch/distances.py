@@ -21,12 +21,12 @@ from modelcc.ops.views import reshaped
 def pairwise_distance(
     call: Aten, x: Value, y: Value, order: float, mode: int | None = None
 ) -> Value:
-    """Of each row of ``x`` from each row of ``y``."""
+    """Distances of each row of ``x`` to each row of ``y``."""
     return vector_norm(call, _apart(x, y), order, (-1,))
 
 
 def own_distances(call: Aten, x: Value, order: float = 2.0) -> Value:
-    """Of each row from those behind it."""
+    """Distances of each row to those after it."""
     first, second = np.triu_indices(number_of(x.type.shape[0], "number of rows"), 1)
     rows = (of(Gather(0), x, call.literal(i.astype(np.int64))) for i in (first, second))
     return vector_norm(call, next(rows) - next(rows), order, (-1,))
@@ -35,7 +35,7 @@ def own_distances(call: Aten, x: Value, order: float = 2.0) -> Value:
 def pairwise_gradient(
     call: Aten, dy: Value, x: Value, y: Value, order: float, distances: Value
 ) -> Value:
-    """That of the rows of ``x``, for each of a batch; of none it has the shape of ``x``."""
+    """The gradient of the rows of ``x``, batched; zeros in the shape of ``x`` if it is empty."""
     apart = _apart(x, y)
     if 0 in apart.type.shape:
         return call.made(Full(x.type.shape, 0, x.type.dtype))
@@ -43,7 +43,7 @@ def pairwise_gradient(
 
 
 def own_gradient(call: Aten, dy: Value, x: Value, order: float, distances: Value) -> Value:
-    """Each distance stands for both of its rows, and none for a row from itself."""
+    """Each distance contributes to both of its rows; a row has none to itself."""
     rows = number_of(x.type.shape[0], "number of rows")
     if rows < 2:
         return call.made(Full(x.type.shape, 0, x.type.dtype))
@@ -62,10 +62,10 @@ def _apart(x: Value, y: Value) -> Value:
 
 
 def _gradient(dy: Value, apart: Value, order: float, distances: Value) -> Value:
-    """Sums over columns of ``dy * sign(d) (|d| / distance) ** (order - 1)``, as its limits are.
+    """Sums over columns of ``dy * sign(d) (|d| / distance) ** (order - 1)``, and its limits.
 
     ``apart`` has the coordinates' differences ``d`` in a last axis.  Where a distance, or a
-    difference, is 0 there is no slope.
+    difference, is 0, the gradient is 0.
     """
     zero = apart.lift(0)
     slope, total = (reshaped(v, *v.type.shape, 1) for v in (dy, distances))

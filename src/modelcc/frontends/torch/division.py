@@ -11,7 +11,7 @@ from modelcc.ops.views import cast
 
 
 def divide(call: Aten, x: Operand, y: Operand, rounding_mode: str | None = None) -> Value:
-    """Exact, or rounded towards zero (``trunc``) or down (``floor``)."""
+    """True division, or rounded towards zero (``trunc``) or down (``floor``)."""
     if rounding_mode == "floor":
         return floor_divide(call, x, y)
     quotient = call.op(ew.Div(), x, y)
@@ -26,13 +26,14 @@ def floor_divide(call: Aten, x: Operand, y: Operand) -> Value:
     apart = of(logic.Xor(), _negative(rest), _negative(bottom))
     uneven = of(logic.And(), of(ew.NotEqual(), rest, rest.lift(0)), apart)
     if not call.result.dtype.is_float:
-        # Integers are divided towards zero: one less where there is a remainder of another sign.
+        # Integer division truncates: subtract one if there is a remainder of the other sign.
         return of(ew.Div(), top, bottom) - cast(uneven, call.result.dtype)
     return _floored(top, bottom, rest, uneven)
 
 
 def _floored(top: Value, bottom: Value, rest: Value, uneven: Value) -> Value:
-    """As c10::div_floor_floating: what is divided is a multiple, up to one rounding."""
+    """As c10::div_floor_floating: the dividend is made a multiple of the divisor, up to one
+    rounding."""
     exact = top / bottom
     quotient = (top - rest) / bottom
     quotient = where(uneven, quotient - 1.0, quotient)
@@ -83,7 +84,7 @@ def ceil(call: Aten, x: Value) -> Value:
 
 
 def rounded(call: Aten, x: Value, decimals: int = 0) -> Value:
-    """Halves to the even one, at so many decimals."""
+    """Rounds half to even, at the given number of decimals."""
     if not x.type.dtype.is_float:
         return x
     scale = 10.0 ** abs(decimals)

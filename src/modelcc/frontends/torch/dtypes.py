@@ -1,4 +1,4 @@
-"""Element types and tensors of PyTorch as those of modelcc."""
+"""Conversion of PyTorch's dtypes and tensors."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ DTYPES: Mapping[torch.dtype, DType] = MappingProxyType(
 )
 
 _AS_INTEGERS = MappingProxyType({1: torch.uint8, 2: torch.int16})
-"""By bytes of an element: what NumPy has of the types that it does not know."""
+"""By element size in bytes: NumPy types for dtypes that NumPy lacks."""
 
 _UNKNOWN_TO_NUMPY = (
     torch.bfloat16,
@@ -71,7 +71,7 @@ _UNKNOWN_TO_NUMPY = (
 
 
 def dtype_of(dtype: torch.dtype) -> DType:
-    """The element type; not supported if there is none."""
+    """The dtype; not supported if there is none."""
     found = DTYPES.get(dtype)
     if found is None:
         unsupported(f"tensors of {dtype}")
@@ -79,9 +79,9 @@ def dtype_of(dtype: torch.dtype) -> DType:
 
 
 def array_of(tensor: torch.Tensor) -> Array:
-    """The elements of ``tensor``, in its own memory if that is contiguous and on the host.
+    """The elements of ``tensor``, without a copy if it is contiguous and on the host.
 
-    Complex numbers have their parts in a last axis of two.
+    Complex numbers have real and imaginary parts in a last axis of extent 2.
     """
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())

@@ -1,4 +1,4 @@
-"""Checks of values among PyTorch's operators, which tokens keep in order."""
+"""Value checks among PyTorch's operators, ordered by effect tokens."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ CHECK = "aten._linalg_check_errors.default"
 
 
 def is_value_check(node: fx.Node) -> bool:
-    """Whether ``node`` raises if a tensor is not as it should be, and does nothing else."""
+    """Whether ``node`` raises if a tensor is invalid, and has no other effect."""
     return node.target is with_effects and str(node.args[1]) == CHECK
 
 
 def value_check(node: fx.Node) -> tuple[Callable[[torch.Tensor], object], fx.Node]:
-    """PyTorch's operator of a check, and the tensor that it is called with."""
+    """PyTorch's operator of a check, and the tensor it is applied to."""
     _, check, tensor, *rest = cast("Any", node.args)
     names = [argument.name for argument in check._schema.arguments[1:]]
     return partial(check, **dict(zip(names, rest, strict=False)), **node.kwargs), tensor
 
 
 def without_checks(node: fx.Node) -> fx.Node:
-    """The token from which that in ``node`` comes by checks alone; what is no token is itself."""
+    """The token that the one in ``node`` derives from by checks alone; a node that is no token is
+    itself."""
     while node.target is operator.getitem:
         whole, place = cast("tuple[fx.Node, int]", node.args)
         if place != 0 or not is_value_check(whole):
@@ -55,7 +56,7 @@ def is_token(node: fx.Node) -> bool:
 def checked(
     call: Aten, token: Value, check: object, info: Value, name: str, *_: Any
 ) -> Sequence[Value | None]:
-    """The run of an exported program ends where PyTorch raises: unless all of ``info`` is 0."""
+    """A run of an exported program fails where PyTorch raises: unless all of ``info`` is 0."""
     if str(check) != CHECK:
         unsupported(f"effects of {check}")
     axes = tuple(range(info.type.rank))
@@ -63,7 +64,7 @@ def checked(
     (failed,) = call.emitter.read_sizes(cast_to(worst, I64).name, "failed_row", source=call.source)
     short = name.removeprefix("torch.")
     source = (*call.source, f"{short}: {_FAULTS.get(short, 'the matrix has no such factor')}")
-    call.emitter.require([(failed, "<=", 0)], source)  # of no matrices the greatest is negative
+    call.emitter.require([(failed, "<=", 0)], source)  # the maximum over no matrices is negative
     return token, None
 
 
@@ -72,11 +73,11 @@ _FAULTS = MappingProxyType({
     "linalg.inv": "the matrix is singular",
     "linalg.solve": "the matrix is singular",
 })  # fmt: skip
-"""What PyTorch says of a matrix, by the function that its check names."""
+"""PyTorch's error messages for a matrix, by the function that its check names."""
 
 
 def asserted(call: Aten, given: Value, message: str) -> None:
-    """The run ends unless ``given``, a scalar, holds."""
+    """The run fails unless ``given``, a scalar, holds."""
     (held,) = call.emitter.read_sizes(
         cast_to(given, I64).name, "assertion", Range(0, 1), source=call.source
     )
@@ -84,4 +85,4 @@ def asserted(call: Aten, given: Value, message: str) -> None:
 
 
 EFFECTS = overloads({"higher_order.with_effects": checked, "with_effects": checked})
-"""Operators that pass a token on, which keeps them in order."""
+"""Operators that pass on an effect token, which orders them."""

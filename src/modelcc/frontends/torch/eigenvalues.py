@@ -1,6 +1,6 @@
-"""Handlers of eigenvalues of any matrices, which are complex; computed with 64 bits.
+"""Handlers of eigenvalues of general matrices, which are complex; computed in f64.
 
-Their order is not PyTorch's, nor what vectors are multiplied by, which PyTorch leaves open.
+Their order differs from PyTorch's, as does the scaling of eigenvectors, which PyTorch leaves open.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from modelcc.ops.views import cast
 
 
 def _found(call: Aten, x: Value) -> Sequence[Value]:
-    """Values and vectors in the type that the result has."""
+    """Eigenvalues and eigenvectors in the type of the result."""
     part = real_type(call.result.dtype)
 
     def narrowed(z: Complex) -> Value:

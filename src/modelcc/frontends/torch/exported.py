@@ -1,4 +1,4 @@
-"""Programs of torch.export become graphs: parameters are constants, inputs are inputs."""
+"""Conversion of programs of torch.export: parameters become constants, inputs stay inputs."""
 
 from __future__ import annotations
 
@@ -40,15 +40,14 @@ def import_exported(
 ) -> Graph:
     """The graph of an exported program.
 
-    A dimension that is not fixed is called as ``labels`` say, by input and axis, else as the first
-    input's that has it, ``<input>_d<axis>``.  It has the bounds it was exported with; ``dims``
-    fixes or bounds it further.  Raises ``UnsupportedModel``, with all operators that cannot be
-    imported and their lines in the user's Python, and :class:`ModelError` for what else stands in
-    the way.
+    A dynamic dimension is named by ``labels``, by input and axis, else ``<input>_d<axis>`` after
+    the first input that has it.  It has the bounds it was exported with; ``dims`` fixes or bounds
+    it further.  Raises ``UnsupportedModel``, with all operators that cannot be imported and their
+    lines in the user's Python, and :class:`ModelError` for other failures.
     """
     try:
         whole = program.run_decompositions(decompositions(EXPORTED))
-    except Exception as error:  # whatever PyTorch's rules raise
+    except Exception as error:  # whatever PyTorch's decompositions raise
         hint = "export it with strict=True, or see torch.export's guide"
         raise ModelError(f"PyTorch cannot decompose it: {error}", (name,), hint) from error
     return _Exported(whole, dims or {}, name, labels).graph()
@@ -58,7 +57,7 @@ _CHANGES = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION)
 
 
 def _changed(program: ExportedProgram, name: str) -> dict[str, str]:
-    """Buffers and parameters that a call changes: placeholders with PyTorch's names of them."""
+    """Buffers and parameters that a call mutates: placeholders with PyTorch's names of them."""
     signature = program.graph_signature
     others = [
         str(spec.target or spec.arg.name)
@@ -88,7 +87,7 @@ class _Exported:
         )
 
     def graph(self) -> Graph:
-        """The whole graph; outputs have the names that PyTorch gives them."""
+        """The whole graph; outputs have PyTorch's names."""
         constants = self._contents()
         changed = _changed(self._program, self._name)
         for node in self._placeholders:
@@ -100,7 +99,7 @@ class _Exported:
         return self._with_states(changed, constants)
 
     def _dimensions(self, dims: Dims, labels: Labels) -> Dimensions:
-        """As PyTorch has exported them, called as in ``labels``, fixed and bounded by ``dims``."""
+        """Dimensions as exported by PyTorch, named by ``labels``, fixed and bounded by ``dims``."""
         ranges = {str(s): r for s, r in self._program.range_constraints.items()}
         named = dict(zip(self._program.graph_signature.user_inputs, labels, strict=False))
         inputs = [(n.name, n.meta.get("val"), named.get(n.name, ())) for n in self._placeholders]
@@ -141,7 +140,7 @@ class _Exported:
     def _with_states(
         self, changed: Mapping[str, str], constants: Mapping[str, torch.Tensor]
     ) -> Graph:
-        """The graph; buffers that are ``changed``, by their placeholders, are states."""
+        """The graph; buffers that are mutated (``changed``, by placeholder) are states."""
         specs = self._program.graph_signature.output_specs
         order = {spec.target: n for n, spec in enumerate(specs) if spec.kind in _CHANGES}
         given = self._results()

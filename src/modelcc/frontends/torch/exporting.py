@@ -1,4 +1,4 @@
-"""Modules are exported by torch.export, and files of its programs are read."""
+"""Exporting modules by torch.export, and reading files of exported programs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EXAMPLES = "give example inputs, as in modelcc.compile(module, (torch.randn(1, 
 
 @dataclass(frozen=True)
 class NamedProgram:
-    """An exported program, and what the user calls dimensions, by input and axis."""
+    """An exported program, and the user's names of dimensions, by input and axis."""
 
     program: ExportedProgram
     labels: Labels
@@ -53,7 +53,7 @@ def import_torch(source: Any, dims: Dims) -> Graph:
 def exported(
     module: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
 ) -> NamedProgram:
-    """``module`` as torch.export traces its call; :class:`ModelError` has torch's own words."""
+    """``module`` as torch.export traces its call; :class:`ModelError` has PyTorch's message."""
     if not isinstance(module, torch.nn.Module):
         raise ModelError("only a torch.nn.Module is exported", (), _EXAMPLES)
     if isinstance(args, torch.Tensor):
@@ -80,8 +80,8 @@ def _loaded(path: Path) -> ExportedProgram:
 
 
 def _with_ranges_of_symbols(program: ExportedProgram) -> ExportedProgram:
-    """``program`` without ranges of expressions such as ``2*s``: PyTorch reads them from files
-    among those of symbols, where its own decompositions fail over them."""
+    """``program`` without ranges of expressions such as ``2*s``: PyTorch reads them from files as
+    if of symbols, on which its own decompositions fail."""
     for node in program.graph.nodes:
         mode = getattr(node.meta.get("val"), "fake_mode", None)
         ranges: dict[Any, Any] = getattr(getattr(mode, "shape_env", None), "var_to_range", {})
@@ -91,7 +91,7 @@ def _with_ranges_of_symbols(program: ExportedProgram) -> ExportedProgram:
 
 
 def _user_line(error: Exception) -> tuple[str, ...]:
-    """File and line of the innermost frame of the user's code that the error passed, if any."""
+    """File and line of the innermost frame of user code in the traceback, if any."""
     ours, theirs = str(Path(__file__).parent), str(Path(torch.__file__).parent)
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not f.filename.startswith((ours, theirs, "<"))]
@@ -115,6 +115,6 @@ def _labels(module: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> Labels:
 
 
 def _dim_name(shape: Any, axis: int) -> str | None:
-    """What ``shape`` calls an axis: the name of a ``Dim``, not of an automatic one."""
+    """The name of an axis in ``shape``: that of a ``Dim``, unless automatic."""
     by_axis = cast(Any, shape if isinstance(shape, Mapping) else dict(enumerate(shape or ())))
     return getattr(by_axis.get(axis), "__name__", None)

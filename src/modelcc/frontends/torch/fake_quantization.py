@@ -1,4 +1,4 @@
-"""Handlers of floats rounded to what few bits can hold, and of where they were in range."""
+"""Handlers of fake quantisation, with masks of elements in range."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def per_tensor(
 def per_channel(
     call: Aten, x: Value, scale: Value, zero: Value, axis: int, low: int, high: int
 ) -> Quantized:
-    """A scale and a zero point for each place along an axis."""
+    """A scale and a zero point for each index along an axis."""
     own = call.axis(axis, x.type.rank)
     shape = [e if a == own else 1 for a, e in enumerate(x.type.shape)]
     return per_tensor(call, x, reshaped(scale, *shape), reshaped(zero, *shape), low, high)
@@ -37,7 +37,7 @@ def per_channel(
 def where_enabled(
     call: Aten, x: Value, scale: Value, zero: Value, enabled: Value, low: int, high: int
 ) -> Quantized:
-    """As they are where a tensor of one number says 0."""
+    """Unquantised where ``enabled``, a tensor of one number, is 0."""
     on = cast(reshaped(enabled, *(1,) * x.type.rank), BOOL)
     y, inside = per_tensor(call, x, scale, zero, low, high)
     return where(on, y, x), where(on, inside, inside.lift(True))

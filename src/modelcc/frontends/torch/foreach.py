@@ -1,4 +1,4 @@
-"""Operators on lists of tensors, as optimizers call them, tensor by tensor."""
+"""Operators on lists of tensors, as used by optimizers, applied tensor by tensor."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ _OTHERS = MappingProxyType[str, Callable[..., Any]](
         "copy.default": _copied,
     }
 )
-"""What the others are of a tensor, by their names and overloads."""
+"""The single-tensor form of the others, by names and overloads."""
 
 
 def foreach_rules() -> dict[Any, Callable[..., list[torch.Tensor]]]:
-    """A rule for each operator on lists of tensors that gives new ones."""
+    """A decomposition of each functional operator on lists of tensors."""
     return {op: partial(_by_tensor, single) for op, single in _operators()}
 
 
@@ -67,7 +67,8 @@ def _operators() -> Iterator[tuple[Any, Callable[..., Any]]]:
 
 
 def _by_tensor(single: Callable[..., Any], *given: Any, **named: Any) -> list[torch.Tensor]:
-    """``single`` of each element of the lists among the arguments, others as they are."""
+    """``single`` applied to corresponding elements of the list arguments; other arguments are
+    passed as they are."""
     count = next(len(cast("list[Any]", a)) for a in given if isinstance(a, list | tuple))
     return [
         single(*(a[n] if isinstance(a, list | tuple) else a for a in given), **named)

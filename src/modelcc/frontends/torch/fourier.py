@@ -15,11 +15,11 @@ from modelcc.ops.transcendental import Sqrt
 from modelcc.ops.views import reshaped
 
 BY_ROOT, BY_LENGTH = 1, 2
-"""PyTorch's numbers of normalizations; else there is none."""
+"""PyTorch's codes of normalisation modes; others mean none."""
 
 
 def real_to_complex(call: Aten, x: Value, dims: Sequence[int], scale: int, onesided: bool) -> Value:
-    """Along the last of ``dims`` a half of a spectrum, which mirrors the other, or all of it."""
+    """The spectrum; ``onesided`` only its half along the last of ``dims``."""
     found = _along(call, reshaped(x, *x.type.shape, 1), dims[-1:], Form(False, onesided), ())
     lengths = [x.type.shape[d] for d in dims]
     whole = _along(call, found, dims[:-1], Form(False, False), ())
@@ -36,7 +36,7 @@ def complex_to_complex(
 
 
 def complex_to_real(call: Aten, x: Value, dims: Sequence[int], scale: int, length: Index) -> Value:
-    """Of the half of a spectrum along the last of ``dims``, ``length`` real numbers."""
+    """``length`` real numbers from the half spectrum along the last of ``dims``."""
     parts = Value(call, as_parts(call.emitter, x.name))
     parts = _along(call, parts, dims[:-1], Form(True, False), ())
     found = _along(call, parts, dims[-1:], Form(True, True), (length,))
@@ -48,7 +48,7 @@ def complex_to_real(call: Aten, x: Value, dims: Sequence[int], scale: int, lengt
 def _along(
     call: Aten, x: Value, dims: Sequence[int], form: Form, lengths: Sequence[Index]
 ) -> Value:
-    """``x`` [..., parts] transformed along ``dims``, of the given lengths or its own."""
+    """``x`` [..., parts] transformed along ``dims``, with the given lengths or its own."""
     rank = x.type.rank - 1
     for n, dim in enumerate(dims):
         axis = dim % rank
@@ -58,7 +58,8 @@ def _along(
 
 
 def _scaled(call: Aten, x: Value, count: Index, wanted: int, done: int) -> Value:
-    """Divided by ``count`` or its root, as is ``wanted`` of what has been ``done``."""
+    """Divided by ``count`` or its root for the ``wanted`` normalisation, given the one already
+    ``done``."""
     if wanted == done:
         return x
     power = {BY_ROOT: -0.5, BY_LENGTH: -1.0}

@@ -1,4 +1,4 @@
-"""Handlers of poolings whose windows lie where random numbers put them.
+"""Handlers of poolings with windows at random positions.
 
 Source: Graham, "Fractional max-pooling", 2014.
 """
@@ -24,8 +24,8 @@ from modelcc.ops.views import cast, part, reshaped
 
 
 def fractional_max_pool(rank: int, order: Sequence[int]) -> Handler:
-    """The greatest of each window and its place in the image; the random numbers of the axes come
-    in ``order``."""
+    """The maximum of each window and its index in the image; the random numbers of the axes are in
+    ``order``."""
 
     def handler(
         call: Aten, x: Value, kernel: Sequence[int], output: Sequence[int], samples: Value
@@ -57,7 +57,8 @@ def fractional_max_pool(rank: int, order: Sequence[int]) -> Handler:
 
 
 def _starts(call: Aten, sample: Value, extent: int, count: int, kernel: int) -> Value:
-    """Where the windows of each plane [planes, 1] begin; the last one ends with the axis."""
+    """Start positions of the windows of each plane [planes, 1]; the last window ends with the
+    axis."""
     planes = sample.type.shape[0]
     last = call.made(Full((planes, 1), extent - kernel, I64))
     if count == 1:

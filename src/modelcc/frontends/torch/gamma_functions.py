@@ -1,4 +1,5 @@
-"""Handlers of functions around gamma: polygamma, Hurwitz's zeta, the incomplete gamma functions.
+"""Handlers of functions related to gamma: polygamma, Hurwitz's zeta, the incomplete gamma
+functions.
 
 Sources: Moshier, Cephes (zeta.c, igam.c), which PyTorch follows.
 """
@@ -30,20 +31,22 @@ BERNOULLI = (
 """``(2 k)! / B_2k``."""
 
 TERMS = 9
-"""Of a sum of powers, before the rest is one of derivatives."""
+"""Terms summed before the remainder is approximated by derivatives (Euler-Maclaurin)."""
 STEPS, LARGE = 2000, 50_000.0
-"""Of a series or a fraction, at the most; from which ``a`` on these would not be enough."""
+"""Maximum iterations of a series or a continued fraction; ``a`` from which these would not
+suffice."""
 UNIFORM = (
     *(-1 / 3, 1 / 12, -2 / 135, 1 / 864, 1 / 2835, -139 / 777600, 1 / 25515),
     *(-571 / 261273600,),
 )
-"""By powers of eta: the first term of Temme's expansion, SIAM J. Math. Anal. 10 (1979), 757."""
+"""Coefficients of powers of eta: the first term of Temme's expansion, SIAM J. Math. Anal. 10
+(1979), 757."""
 
 _both = partial(of, logic.And())
 
 
 def digamma(call: Aten, x: Value) -> Value:
-    """At zero infinite of the other sign, at negative integers not a number."""
+    """At zero an infinity of the opposite sign, at negative integers NaN."""
     a = cast(x, F64)
     pole = _both(special.below(a, 0.0), of(ew.Equal(), a, of(ew.Floor(), a)))
     found = where(pole, math.nan, special.polygamma(0, a))
@@ -60,7 +63,7 @@ def polygamma(call: Aten, n: int, x: Value) -> Value:
 
 
 def trigamma(call: Aten, x: Value) -> Value:
-    """With as many bits as PyTorch: near its poles another rounding is another number."""
+    """With PyTorch's precision: near its poles other rounding gives other results."""
     a = cast(x, F64 if x.type.dtype == F64 else F32)
     mirrored = special.below(a, 0.5)
     sine = of(ew.Sin(), a * math.pi)
@@ -82,8 +85,8 @@ def zeta(call: Aten, x: Operand, q: Operand) -> Value:
 
 
 def _zeta(call: Aten, x: Value, q: Value) -> Value:
-    """For q below zero and whole x, terms of numbers below zero are those of a sum above it,
-    mirrored: ``zeta(x, f) + (-1)^x (zeta(x, 1 - f) - zeta(x, 1 - q))``, f the fraction of q."""
+    """For negative q and integer x, terms with negative bases are those of a sum of positive ones,
+    reflected: ``zeta(x, f) + (-1)^x (zeta(x, 1 - f) - zeta(x, 1 - q))``, f the fraction of q."""
     x, q = (of(Expand(call.extents()), v) for v in (x, q))
     fraction = q - of(ew.Floor(), q)
     negative = special.below(q, 0.0)
@@ -94,7 +97,8 @@ def _zeta(call: Aten, x: Value, q: Value) -> Value:
 
 
 def _sum_of_powers(x: Value, q: Value) -> Value:
-    """``(q + k)^-x`` of all k, for positive q: nine terms, the rest by Euler and Maclaurin."""
+    """The sum of ``(q + k)^-x`` over all k, for positive q: nine terms, the remainder by Euler and
+    Maclaurin."""
 
     def power(a: Value) -> Value:
         return of(ew.Pow(), a, -x)
@@ -132,13 +136,13 @@ def lower_gamma(call: Aten, a: Operand, x: Operand) -> Value:
 
 
 def upper_gamma(call: Aten, a: Operand, x: Operand) -> Value:
-    """1 less the lower one, exact where that is small."""
+    """``1 -`` the lower one, accurate where that is small."""
     return _gamma(call, a, x, lower=False)
 
 
 def _gamma(call: Aten, a: Operand, x: Operand, lower: bool) -> Value:
-    """A series below ``a + 1`` and a continued fraction above, as long as they change; for large
-    ``a`` an expansion that is uniform in ``x``."""
+    """A series below ``a + 1`` and a continued fraction above, until convergence; for large ``a``
+    an expansion that is uniform in ``x``."""
     shape, dtype = call.extents(), call.result.dtype
     a, x = (of(Expand(shape), call.as_value(v, F64)) for v in (a, x))
     regular = _both(_both(above(a, 0.0), above(x, 0.0)), _both(_finite(a), _finite(x)))
@@ -153,9 +157,9 @@ def _gamma(call: Aten, a: Operand, x: Operand, lower: bool) -> Value:
 
 
 def _uniform(a: Value, x: Value, lower: bool) -> Value:
-    """``erfc(+-eta sqrt(a / 2)) / 2`` and what little is missing, for ``a`` of at least ``LARGE``.
+    """``erfc(+-eta sqrt(a / 2)) / 2`` plus a small correction, for ``a`` of at least ``LARGE``.
 
-    ``eta^2 / 2 = m - log(1 + m)`` with ``m = x / a - 1``, whose sign eta has.
+    ``eta^2 / 2 = m - log(1 + m)`` with ``m = x / a - 1``, eta having the sign of m.
     """
     m = (x - a) / a
     near = special.polynomial((1 / 2, -1 / 3, 1 / 4, -1 / 5, 1 / 6, -1 / 7, 1 / 8), m)
@@ -163,7 +167,7 @@ def _uniform(a: Value, x: Value, lower: bool) -> Value:
     half = where(small, near * special.square(m), m - of(ew.Log1p(), m))
     eta = of(ew.Sqrt(), half * 2.0) * of(ew.Sign(), m)
     upper = special.erfc(eta * of(ew.Sqrt(), a * 0.5) * (-1.0 if lower else 1.0)) * 0.5
-    # Farther out the exponential is nothing.
+    # Farther out the exponential vanishes.
     close = where(special.below(of(ew.Abs(), eta), 0.5), eta, 0.0)
     rest = of(ew.Exp(), -(a * half)) * special.polynomial(UNIFORM, close)
     rest = rest / of(ew.Sqrt(), a * (2.0 * math.pi))
@@ -193,7 +197,7 @@ def _lower_series(call: Aten, a: Value, x: Value) -> Value:
 
 
 def _upper_fraction(call: Aten, a: Value, x: Value) -> Value:
-    """By Lentz's method as Thompson and Barnett, J. Comput. Phys. 64 (1986), changed it."""
+    """By Lentz's method as modified by Thompson and Barnett, J. Comput. Phys. 64 (1986)."""
 
     def going(states: Sequence[Value]) -> Value:
         change = of(ew.Abs(), states[4] - 1.0)
@@ -215,8 +219,8 @@ def _upper_fraction(call: Aten, a: Value, x: Value) -> Value:
 
 
 def _gamma_edges(a: Value, x: Value, lower: bool) -> Value:
-    """Zeros, infinities, NaN for numbers below zero; a limit does not ask whether the other
-    operand is a number, as in PyTorch."""
+    """Zeros, infinities, NaN for negative numbers; limits hold even if the other operand is NaN, as
+    in PyTorch."""
     none, all_ = (0.0, 1.0) if lower else (1.0, 0.0)
     far = of(ew.IsInf(), x)
     found = where(far, all_, a.lift(math.nan))

@@ -1,8 +1,7 @@
-"""Handlers of the attention that PyTorch traces on GPUs: for FlashAttention's kernels, its own
+"""Handlers of the attention operators that PyTorch traces on GPUs: FlashAttention's, its own
 memory-efficient ones, and cuDNN's.
 
-All give the result and the logarithms of the sums of exponentials, then what their kernels need for
-dropout, which is refused.
+All return the result and the log-sum-exps, then state for dropout, which is not supported.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ def flash_attention(
     call: Aten, q: Value, k: Value, v: Value, dropout: float = 0.0, causal: bool = False,
     debug: bool = False, scale: float | None = None,
 ) -> Results:  # fmt: skip
-    """Of floats of 16 bits, without a mask; sums are [batch, heads, queries]."""
-    del debug  # a result that is for debugging
+    """For 16-bit floats, without a mask; log-sum-exps are [batch, heads, queries]."""
+    del debug  # a result for debugging
     return _with_rest(call, *flash(call, q, k, v, dropout, causal, None, scale))
 
 
@@ -52,7 +51,8 @@ def efficient_attention(
     call: Aten, q: Value, k: Value, v: Value, mask: Value | None, wants_sums: bool,
     dropout: float = 0.0, causal: bool = False, scale: float | None = None,
 ) -> Results:  # fmt: skip
-    """Of any floats; sums are of a multiple of 32 queries, those beyond are infinite."""
+    """For any floats; the number of log-sum-exps is rounded up to a multiple of 32 queries, padded
+    with infinity."""
     if not wants_sums:
         y = attention(call, q, k, v, mask, dropout, causal, scale)
         return _with_rest(call, y, None)
@@ -65,7 +65,7 @@ def efficient_attention_backward(
     seed: Value | None, offset: Value | None, dropout: float, wanted: tuple[bool, ...],
     causal: bool = False, scale: float | None = None,
 ) -> Results:  # fmt: skip
-    """Gradients of queries, keys, values and, where that is ``wanted``, the mask."""
+    """Gradients of queries, keys, values and, if ``wanted``, the mask."""
     del seed, offset
     op = attention_op(call, q, dropout, causal, scale)
     known = dy, y, _of_queries(sums, q)
@@ -78,7 +78,7 @@ def cudnn_attention(
     call: Aten, q: Value, k: Value, v: Value, mask: Value | None, wants_sums: bool,
     dropout: float = 0.0, causal: bool = False, debug: bool = False, scale: float | None = None,
 ) -> Results:  # fmt: skip
-    """Of floats of 16 bits; sums are [batch, heads, queries, 1]."""
+    """For 16-bit floats; log-sum-exps are [batch, heads, queries, 1]."""
     del wants_sums, debug
     y, sums = flash(call, q, k, v, dropout, causal, mask, scale)
     return _with_rest(call, y, reshaped(sums, *sums.type.shape, 1))
@@ -96,8 +96,8 @@ def cudnn_attention_backward(
 
 
 def _padded(call: Aten, sums: Value) -> Value:
-    """Sums of as many queries as the operator's result has; those beyond are infinite, so that
-    their exponentials of less are 0."""
+    """Log-sum-exps padded to the extent of the operator's result with infinity, so that their
+    exponentials of less are 0."""
     *lead, rows = call.extents(1)
     beyond = rows - sums.type.shape[2]
     if beyond == 0:
@@ -106,13 +106,13 @@ def _padded(call: Aten, sums: Value) -> Value:
 
 
 def _of_queries(sums: Value, q: Value) -> Value:
-    """Sums of the queries that there are."""
+    """Log-sum-exps of the actual queries."""
     extents = q.type.shape[:3]
     return sums if sums.type.shape == extents else of(Slice((0,) * 3, extents, (1,) * 3), sums)
 
 
 def _with_rest(call: Aten, y: Value, sums: Value | None) -> Results:
-    """The results, of which the first are these; tensors that nobody is to look at are zeros."""
+    """The results, of which the first are these; unused tensors are zeros."""
     rest = [None if kind is None else _zeros(call, kind) for kind in call.results[2:]]
     return (y, _zeros(call, call.results[1]) if sums is None and call.results[1] else sums, *rest)
 

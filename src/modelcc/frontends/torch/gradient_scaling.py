@@ -1,6 +1,6 @@
-"""Rules for the scaling of gradients of half floats.
+"""Decompositions for gradient scaling in half precision.
 
-They do what ``native/cuda/AmpKernels.cu`` does.
+They match ``native/cuda/AmpKernels.cu``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def scaling_rules() -> dict[Any, Callable[..., Any]]:
 def _unscaled(
     grads: Sequence[Tensor], found_inf: Tensor, inverse: Tensor
 ) -> tuple[list[Tensor], Tensor]:
-    """Gradients times ``inverse``, and 1 where one of them is not finite."""
+    """Gradients times ``inverse``, and 1 if any of them is not finite."""
     for grad in grads:
         bad = torch.any(~torch.isfinite(grad))
         found_inf = torch.where(bad, torch.ones_like(found_inf), found_inf)
@@ -35,7 +35,7 @@ def _unscaled(
 def _next_scale(
     scale: Tensor, tracker: Tensor, found_inf: Tensor, growth: float, backoff: float, interval: int
 ) -> tuple[Tensor, Tensor]:
-    """The scale of the next step, and how many have gone well since it changed."""
+    """The scale of the next step, and the number of successful steps since it changed."""
     bad, counted = found_inf.to(torch.bool), tracker + 1
     due = torch.eq(counted, interval)
     grown = scale * growth

@@ -1,4 +1,4 @@
-"""A graph of torch.fx becomes one of modelcc, operator by operator, in one pass."""
+"""A graph of torch.fx is converted to a modelcc graph, operator by operator, in one pass."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ CHECKS = (
     "_functional_assert_scalar",
     "_assert_tensor_metadata",
 )
-"""Operators without a result: what PyTorch has proved of sizes, or would check of values."""
+"""Operators without a result: facts that PyTorch has proved of sizes, or checks of values."""
 
 ASSERTIONS = (
     *("_assert_scalar", "_assert_async"),
     *("_functional_assert_scalar", "_functional_assert_async"),
 )
-"""Those that end a call where a value is false."""
+"""Those that raise if a value is false."""
 
 Stored = str | tuple[str | None, ...] | None
 """The value of a node's result, or those of its results."""
@@ -65,7 +65,7 @@ Stored = str | tuple[str | None, ...] | None
 class GraphConversion:
     """Conversion of a graph under way.
 
-    ``names`` are sizes by PyTorch's symbols, ``values`` what nodes became.  ``problems`` are the
+    ``names`` are sizes by PyTorch's symbols, ``values`` the values of nodes.  ``problems`` are the
     operators that cannot be imported, ``failed`` all nodes that therefore have no value.
     """
 
@@ -78,13 +78,13 @@ class GraphConversion:
     failed: set[fx.Node] = field(default_factory=set[fx.Node])
 
     def run(self, graph: fx.Graph) -> None:
-        """Convert all nodes but placeholders, which have their values, and the output."""
+        """Convert all nodes except placeholders, which have their values, and the output."""
         for node in graph.nodes:
             if node.op in ("get_attr", "call_function"):
                 self.convert(node)
 
     def convert(self, node: fx.Node) -> None:
-        """The value of ``node``, or what stands in its way among the problems."""
+        """The value of ``node``; failures are added to the problems."""
         source = location(node)
         try:
             if self.failed.intersection(node.all_input_nodes):
@@ -102,7 +102,7 @@ class GraphConversion:
             raise ModelError(f"{operator_of(node)} is incomplete: {error}", source) from error
 
     def value_of(self, node: fx.Node, source: tuple[str, ...]) -> Stored:
-        """What ``node`` becomes; UnsupportedForm if it cannot be imported."""
+        """The value of ``node``; UnsupportedForm if it cannot be imported."""
         if node.op == "get_attr":
             return self._attribute(node)
         fake = node.meta.get("val")
@@ -121,11 +121,11 @@ class GraphConversion:
         if _name(node) in ASSERTIONS:
             self._assert(node, source)
         if not _has_tensors(fake) or _name(node) in CHECKS:
-            return None  # sizes are known by their expressions
+            return None  # sizes are represented by their expressions
         return self._converted(node, fake, source)
 
     def _assert(self, node: fx.Node, source: tuple[str, ...]) -> None:
-        """Have the run end unless what ``node`` checks holds."""
+        """Makes the run fail unless the check of ``node`` holds."""
         given, *rest = _arguments(node)
         message = str(rest[0]) if rest and isinstance(rest[0], str) else "an assertion"
         if not isinstance(given, fx.Node):
@@ -137,7 +137,8 @@ class GraphConversion:
             self.emitter.require(assumed(held, self.names), (*source, message))
 
     def output(self, node: fx.Node, taken: Sequence[str], order: Sequence[int] = ()) -> str:
-        """The value of ``node``, its axes in ``order``, as an output that is none of ``taken``."""
+        """The value of ``node``, its axes in ``order``, as an output distinct from those in
+        ``taken``."""
         value = self.values[node]
         assert isinstance(value, str)
         builder, source = self.emitter.builder, (node.name,)
@@ -152,7 +153,7 @@ class GraphConversion:
         return stored
 
     def _with_graphs(self, node: fx.Node, source: tuple[str, ...]) -> Stored:
-        """An operator with graphs among its operands; PyTorch notes no results of it."""
+        """An operator with sub-graphs as operands; PyTorch records no result types for it."""
         handler, call = self._handler(node), self._call(node, None, source)
         results = handler(call, *(self._argument(a, call) for a in _arguments(node)))
         assert not isinstance(results, Value)
@@ -166,7 +167,7 @@ class GraphConversion:
         return converted
 
     def results(self, graph: fx.Graph, operands: Sequence[str | Index]) -> Sequence[str]:
-        """What ``graph`` makes of ``operands``, one for each placeholder."""
+        """The results of ``graph`` on ``operands``, one per placeholder."""
         placeholders = [n for n in graph.nodes if n.op == "placeholder"]
         for node, operand in zip(placeholders, operands, strict=True):
             symbol = symbol_of(node.meta.get("val"))
@@ -183,7 +184,7 @@ class GraphConversion:
         return names
 
     def _found(self, node: fx.Node) -> Any:
-        """What an attribute's name stands for."""
+        """The object that an attribute's name refers to."""
         found: Any = self.module
         for part in str(node.target).split("."):
             found = getattr(found, part)
@@ -196,20 +197,20 @@ class GraphConversion:
         return self.constant(found, str(node.target))
 
     def constant(self, tensor: torch.Tensor, name: str) -> str:
-        """The value of a tensor that never changes."""
+        """The value of a constant tensor."""
         array = array_of(tensor)
         value = self.emitter.note(array, array_dtype(array), name)
         return of_parts(self.emitter, value) if tensor.is_complex() else value
 
     def input(self, name: str, shape: Sequence[Index], dtype: DType) -> str:
-        """The value of an input; a complex one is given with its parts in a last axis."""
+        """The value of an input; a complex one has its parts in a last axis."""
         if dtype.kind != "complex":
             return self.emitter.builder.input(name, TensorType(tuple(shape), dtype))
         type = TensorType((*shape, 2), part_type(dtype))
         return of_parts(self.emitter, self.emitter.builder.input(name, type))
 
     def _size(self, node: fx.Node, fake: torch.SymInt, source: tuple[str, ...]) -> None:
-        """Note what a size that is read from a tensor stands for."""
+        """Records the size that is read from a tensor."""
         symbol = symbol_of(fake)
         if symbol is None or symbol in self.names or _name(node) != "_local_scalar_dense":
             return
@@ -258,7 +259,8 @@ class GraphConversion:
         )
 
     def type_of(self, fake: object) -> TensorType | None:
-        """What PyTorch infers; a size that only a run will tell is named as there."""
+        """The type that PyTorch infers; an extent known only at run time has PyTorch's symbol
+        name."""
         if not isinstance(fake, torch.Tensor):
             return None
         shape = tuple(self._extent(size) for size in fake.shape)
@@ -299,7 +301,7 @@ class GraphConversion:
         unsupported(f"its operand {node.name!r}, which is neither a tensor nor a size")
 
     def _made(self, name: str) -> TensorType:
-        """The type of a value, as PyTorch has it of complex ones."""
+        """The type of a value; PyTorch's one if complex."""
         group = self.emitter.find_group(name)
         if not isinstance(group, ComplexValue):
             return self.emitter.type_of(name)
@@ -307,7 +309,8 @@ class GraphConversion:
         return TensorType(real.shape, complex_type(real.dtype))
 
     def _check(self, name: str, fake: object) -> None:
-        """That a result is what PyTorch infers; sizes that are new there get their meaning."""
+        """Checks a result against PyTorch's inferred type; new symbols there are bound to its
+        extents."""
         assert isinstance(fake, torch.Tensor)
         type = self._made(name)
         for size, extent in zip(fake.shape, type.shape, strict=False):
@@ -329,12 +332,12 @@ def _has_tensors(fake: object) -> bool:
 
 
 def _name(node: fx.Node) -> str:
-    """The operator without namespace and overload."""
+    """The operator's name without namespace and overload."""
     return (*operator_of(node).split("."), "")[1]
 
 
 def _arguments(node: fx.Node) -> tuple[Any, ...]:
-    """All arguments in the order of the schema, with its defaults."""
+    """All arguments in the order of the schema, including defaults."""
     schema: Any = getattr(node.target, "_schema", None)
     if schema is None:
         return (*node.args, *node.kwargs.values())

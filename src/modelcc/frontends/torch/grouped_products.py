@@ -1,4 +1,5 @@
-"""Handlers of products of groups of rows, each with a matrix of its own, as experts make them."""
+"""Handlers of grouped matrix products: groups of rows, each with its own matrix, as in mixtures of
+experts."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ def grouped_product(
 ) -> Value:  # fmt: skip
     """Rows [m, k] by matrices [groups, k, n], where group g of rows is before ``ends[g]``.
 
-    What is behind the last group is 0.  Without ``ends``, matrices by matrices.
+    Rows after the last group are 0.  Without ``ends``, a batched product.
     """
     if bias is not None:
         unsupported("a bias of groups")
@@ -40,4 +41,5 @@ def grouped_product(
 GROUPED_PRODUCTS = overloads(
     {"_grouped_mm": grouped_product, "transformers.grouped_mm_fallback": grouped_product}
 )
-"""PyTorch's own, and what transformers registers for numbers that this one does not take."""
+"""PyTorch's own, and the fallback that transformers registers for dtypes that it does not
+support."""

@@ -47,7 +47,7 @@ from modelcc.frontends.torch.upsampling import UPSAMPLING
 from modelcc.frontends.torch.views import VIEWS
 
 _TABLES = (
-    FORMULAS,  # those of real tensors go before them
+    FORMULAS,  # those of real tensors take precedence
     *(POINTWISE, DIVISION, COMPARISON, SPECIAL, GAMMA_FUNCTIONS, ITERATION, ACTIVATIONS, CREATION),
     *(SEARCHES, HISTOGRAMS, SEGMENTS, FRACTIONAL_POOLING, GROUPED_PRODUCTS, DISTANCES),
     *(FAKE_QUANTIZATION, ACTIVATION_GRADIENTS),
@@ -61,4 +61,4 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
 )
 
 EXPORTED: Mapping[str, Handler] = MappingProxyType({**HANDLERS, **RANDOM, **EFFECTS})
-"""Those of exported programs, which draw their own random numbers."""
+"""Handlers for exported programs, which draw their own random numbers."""

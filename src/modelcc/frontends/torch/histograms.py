@@ -1,4 +1,4 @@
-"""Handlers of histograms: how many elements, or what weight, fall into each bin."""
+"""Handlers of histograms: counts, or sums of weights, per bin."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Ends = tuple[Value, Value]
 
 
 def _ends(call: Aten, x: Value, given: Sequence[Number] | None, margin: float) -> Ends:
-    """Those given, else of the elements; ones that are alike are moved apart by ``margin`` each."""
+    """The given ones, else those of the elements; equal ones are moved apart by ``margin`` each."""
     dtype = x.type.dtype
     if given is None and x.type.elements == 0:
         given = (0.0, 1.0)
@@ -37,7 +37,7 @@ def _ends(call: Aten, x: Value, given: Sequence[Number] | None, margin: float) -
 
 
 def _edges(call: Aten, ends: Ends, bins: int) -> Value:
-    """As PyTorch spaces them: from both ends to the middle."""
+    """Spaced as in PyTorch: from both ends to the middle."""
     low, high = ends
     step = (high - low) / float(bins)
     place = call.made(Iota((bins + 1,), 0, 0, 1, low.type.dtype))
@@ -55,7 +55,7 @@ def _bin_of(call: Aten, x: Value, edges: Value) -> Value:
 
 
 def _masked(x: Value, bin: Value, ends: Ends, bins: int) -> Value:
-    """The bin of each element: the last one has its upper edge; ``bins`` of what is in none."""
+    """The bin of each element: the last one includes its upper edge; ``bins`` for those in none."""
     low, high = ends
     inside = of(logic.And(), of(cp.GreaterOrEqual(), x, low), of(cp.LessOrEqual(), x, high))
     kept = of(cp.Min(), bin, bin.lift(bins - 1))
@@ -63,7 +63,7 @@ def _masked(x: Value, bin: Value, ends: Ends, bins: int) -> Value:
 
 
 def _counted(call: Aten, bins: Value, count: int, weight: Value | None, dtype: DType) -> Value:
-    """The sums of weights, or ones, of those bins that are below ``count``."""
+    """The sums of weights, or of ones, of the bins below ``count``."""
     flat = reshaped(bins, bins.type.elements)
     given = call.made(Full(flat.type.shape, 1, dtype)) if weight is None else cast(weight, dtype)
     kept = of(cp.Min(), flat, flat.lift(count))
@@ -95,7 +95,7 @@ def histogram_of(
 def bin_edges(
     call: Aten, x: Value, bins: Sequence[int], range: Sequence[float] | None = None, *_: object
 ) -> Sequence[Value]:
-    """Of each column of ``x``."""
+    """Edges for each column of ``x``."""
     found: list[Value] = []
     for k, count in enumerate(bins):
         ends = range[2 * k : 2 * k + 2] if range else None
@@ -124,7 +124,7 @@ def grid_of(
 def _grid(
     call: Aten, x: Value, edges: Sequence[Value], weight: Value | None, density: bool
 ) -> Value:
-    """Bins by all columns of ``x``."""
+    """Bins over all columns of ``x``."""
     counts = [number_of(e.type.shape[0], "number of edges") - 1 for e in edges]
     points = _points(x, len(edges))
     whole: Value | None = None
@@ -143,7 +143,7 @@ def _grid(
 
 
 def _dense(total: Value, edges: Sequence[Value]) -> Value:
-    """Each bin's share of all, by its volume."""
+    """Densities: each bin's share of the total, divided by its volume."""
     axes = tuple(range(total.type.rank))
     total = total / of(ReduceSum(axes, True), total)
     for k, line in enumerate(edges):
@@ -154,7 +154,7 @@ def _dense(total: Value, edges: Sequence[Value]) -> Value:
 
 
 def bin_count(call: Aten, x: Value, weights: Value | None = None, minlength: int = 0) -> Value:
-    """How often each number is there, up to the greatest; numbers below zero are refused."""
+    """The count of each number, up to the maximum; negative numbers are rejected."""
     dtype = call.result.dtype
     if x.type.elements == 0:
         return call.made(Full((minlength,), 0, dtype))

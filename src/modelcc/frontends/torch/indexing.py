@@ -1,4 +1,4 @@
-"""Handlers of reads at indices: by several tensors, along one axis, by a mask, of embeddings."""
+"""Handlers of gathers: by several index tensors, along one axis, by a mask, embeddings."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from modelcc.ops.generate import Full
 from modelcc.ops.views import cast, part, permuted, reshaped
 
 Given = Sequence[Value | None]
-"""Index tensors by axis; whole axes have none."""
+"""Index tensors by axis; None for whole axes."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What index tensors select of a tensor.
+    """The elements of a tensor selected by index tensors.
 
     ``order`` are the tensor's axes with the indexed ones first, ``indices`` of one shape for
-    these; in what is selected the axes of ``indices`` stand at ``place``.
+    these; in the result the axes of ``indices`` are at position ``place``.
     """
 
     order: tuple[int, ...]
@@ -35,25 +35,26 @@ class Selection:
 
     @property
     def side_by_side(self) -> bool:
-        """Whether the indexed axes follow each other, in order."""
+        """Whether the indexed axes are adjacent, in order."""
         first, count = self.order[0], len(self.indices)
         return self.order[:count] == tuple(range(first, first + count))
 
     def front(self, x: Value) -> Value:
-        """The tensor with its indexed axes first."""
+        """The tensor with its indexed axes moved to the front."""
         return _ordered(x, self.order)
 
     def back(self, x: Value) -> Value:
-        """The tensor with its axes where they were."""
+        """The tensor with its axes moved back."""
         return _ordered(x, tuple(map(self.order.index, range(len(self.order)))))
 
     def tuples(self, call: Aten) -> Value:
-        """The indices of each place side by side along a last axis."""
+        """The index tuples, stacked along a last axis."""
         wide = [reshaped(i, *i.type.shape, 1) for i in self.indices]
         return concatenated(call, wide[0].type.rank - 1, *wide)
 
     def placed(self, x: Value) -> Value:
-        """What is selected, whose axes of the indices stand first, as PyTorch gives it."""
+        """The selected elements with the axes of the indices moved from the front to PyTorch's
+        position."""
         rank = self.indices[0].type.rank
         lead = range(rank, rank + self.place)
         return _ordered(x, (*lead, *range(rank), *range(rank + self.place, x.type.rank)))
@@ -70,7 +71,8 @@ def _ordered(x: Value, order: tuple[int, ...]) -> Value:
 
 
 def selection(call: Aten, x: Value, given: Given) -> Selection:
-    """What PyTorch's index tensors select; masks become the places where they hold."""
+    """The elements selected by PyTorch's index tensors; masks become the indices where they
+    hold."""
     found: dict[int, Value] = {}
     axis = 0
     for index in given:
@@ -95,7 +97,7 @@ def _columns(call: Aten, mask: Value) -> list[Value]:
 
 
 def index(call: Aten, x: Value, indices: Given) -> Value:
-    """Elements at indices; of a single tensor of them whole slices along its axis."""
+    """Elements at indices; for a single index tensor whole slices along its axis."""
     tensors = [(a, i) for a, i in enumerate(indices) if i is not None]
     if not tensors:
         return x
@@ -111,7 +113,7 @@ def index(call: Aten, x: Value, indices: Given) -> Value:
 
 
 def _by_scalar_mask(call: Aten, x: Value, indices: Given) -> Value:
-    """A mask without axes is one of a new axis of extent 1."""
+    """A scalar mask acts as one along a new axis of extent 1."""
     at = next(a for a, i in enumerate(indices) if i is not None and i.type.rank == 0)
     shape = x.type.shape
     wide = reshaped(x, *shape[:at], 1, *shape[at:])
@@ -128,7 +130,7 @@ def index_select(call: Aten, x: Value, dim: int, indices: Value) -> Value:
 
 
 def gather(call: Aten, x: Value, dim: int, indices: Value, *_: object) -> Value:
-    """One element for each index; a scalar is a vector of one."""
+    """One element per index; a scalar is a vector of one."""
     if 0 in indices.type.shape:
         return call.made(Full(call.extents(), 0, x.type.dtype))
     axis = call.axis(dim, x.type.rank)
@@ -156,12 +158,12 @@ def nonzero(call: Aten, x: Value) -> Value:
 
 
 def nonzero_by_axes(call: Aten, x: Value) -> Sequence[Value]:
-    """``where`` of a condition alone: the places, a vector for each axis; a scalar has one."""
+    """``where`` of a condition alone: the indices, a vector per axis; a scalar has one."""
     return _columns(call, x if x.type.rank else reshaped(x, 1))
 
 
 def nonzero_static(call: Aten, x: Value, size: int, fill: int = -1) -> Value:
-    """The first ``size`` places, and others if there are not as many."""
+    """The first ``size`` indices, padded with ``fill``."""
     rest = call.made(Full((size, x.type.rank), fill, I64))
     return part(concatenated(call, 0, nonzero(call, x), rest), 0, 0, size)
 
@@ -173,7 +175,8 @@ def embedding(call: Aten, weight: Value, indices: Value, *_: object) -> Value:
 def embedding_backward(
     call: Aten, dy: Value, indices: Value, rows: Index, padding: int, by_frequency: bool
 ) -> Value:
-    """Gradients of rows added up, but those of the padding; each by how often its row is meant."""
+    """Gradients of rows accumulated, except padding; optionally divided by the frequency of each
+    row."""
     if padding >= 0:
         unused = of(Equal(), indices, indices.lift(padding))
         dy = where(reshaped(unused, *indices.type.shape, 1), dy.lift(0), dy)

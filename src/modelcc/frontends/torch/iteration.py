@@ -1,4 +1,4 @@
-"""Handlers of functions that take as many steps as the data say."""
+"""Handlers of functions with a data-dependent number of steps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Going = Callable[[Sequence[Value]], Value]
 def repeated(
     call: Aten, states: Sequence[Value], going: Going, step: Step, most: int | None = None
 ) -> tuple[Value, ...]:
-    """``step`` of the states while ``going`` holds of any element, ``most`` times at the most."""
+    """``step`` of the states while ``going`` holds for any element, at most ``most`` times."""
     emitter = Emitter(GraphBuilder("steps", call.bounds), call.bounds, inner=True)
     inner = replace(call, emitter=emitter)
     emitter.builder.input("going", call.type_of(_any(going(states)).name))
@@ -41,17 +41,17 @@ def repeated(
 
 def _any(bools: Value) -> Value:
     axes = tuple(range(bools.type.rank))
-    most = of(ReduceMax(axes, False), cast(bools, I32))  # the least of all where there is nothing
+    most = of(ReduceMax(axes, False), cast(bools, I32))  # the minimum of the type if empty
     return of(ew.Greater(), most, most.lift(0))
 
 
 def _wide(call: Aten, x: Operand) -> Value:
-    """``x`` as it is in the shape of the result."""
+    """``x`` expanded to the shape of the result."""
     return of(Expand(call.extents()), call.as_value(x))
 
 
 def greatest_divisor(call: Aten, x: Operand, y: Operand) -> Value:
-    """By Euclid."""
+    """By Euclid's algorithm."""
 
     def going(states: Sequence[Value]) -> Value:
         return of(ew.NotEqual(), states[1], states[1].lift(0))
@@ -74,16 +74,16 @@ def least_multiple(call: Aten, x: Operand, y: Operand) -> Value:
 
 Second = Callable[[Value], Value]
 Recurrence = Callable[[Value, Value, Value, Value], Value]
-"""The next polynomial, of degree ``k + 1``, by k, x, the last one and the one before that."""
+"""The next polynomial, of degree ``k + 1``, from k, x, the last one and the one before."""
 
 
 def orthogonal(second: Second, following: Recurrence, shifted: bool = False) -> Handler:
-    """Polynomials of degree n by their recurrence, with 64 bits; 0 where n is below zero."""
+    """Polynomials of degree n by their recurrence, in f64; 0 for negative n."""
 
     def handler(call: Aten, x: Operand, n: Operand) -> Value:
         a = of(Expand(call.extents()), call.as_value(x, F64))
         a = a * 2.0 - 1.0 if shifted else a
-        # As PyTorch does, through the type that both have together.
+        # Through the promoted type, as PyTorch does.
         degree = cast(call.as_value(call.as_value(n), I64), F64)
         degree = of(Expand(call.extents()), degree)
 

@@ -1,7 +1,7 @@
-"""Handlers of factors of matrices and of what is made of them, which are computed with 64 bits.
+"""Handlers of matrix factorisations and functions based on them, computed in f64.
 
-Matrices without the factor or inverse that is asked for give NaN or infinities: PyTorch's own
-check of them, where an operator has one, is another operator.
+Matrices without the requested factor or inverse yield NaN or infinities: PyTorch's own check of
+them, where an operator has one, is another operator.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def wide(*xs: Value) -> list[Value]:
 
 
 def narrowed(call: Aten, *xs: Value | None) -> list[Value | None]:
-    """Results in the types that PyTorch has for them; where there is none, no elements."""
+    """Results in PyTorch's types; absent ones are empty."""
     found: list[Value | None] = []
     for x, type in zip(xs, call.results, strict=True):
         if x is None and type is not None:
@@ -93,7 +93,7 @@ def _pivoting(pivot: bool) -> None:
 def lu_factor(
     call: Aten, x: Value, pivot: bool = True, check: bool = False
 ) -> Sequence[Value | None]:
-    """PyTorch counts rows from 1 on."""
+    """PyTorch's pivots are 1-based."""
     _pivoting(pivot)
     packed, pivots, info = la.results(Lu(), cast(x, F64))
     return narrowed(call, packed, pivots + 1, info)
@@ -165,8 +165,8 @@ def sign_and_logarithm(call: Aten, x: Value) -> Sequence[Value | None]:
 
 
 def _as_factored(call: Aten, x: Value) -> Value:
-    """The matrix whose factors PyTorch's gradient of a determinant expects: the transposed one
-    where rows lie one after another, for LAPACK has columns so."""
+    """The matrix whose factors PyTorch's gradient of a determinant expects: the transpose if it is
+    row-major, for LAPACK is column-major."""
     given = call.given[0]
     a = cast(x, F64)
     return swapped(a) if given.is_contiguous() and not given.is_complex() else a
@@ -217,7 +217,8 @@ def pseudo_inverse(
     call: Aten, x: Value, least: Operand | None = None, share: Operand | None = None,
     symmetric: bool = False,
 ) -> Value:  # fmt: skip
-    """Without a given share, one unit of precision for each row or column, if none is given."""
+    """Without a given relative tolerance, one unit of precision per row or column, if no absolute
+    one is given."""
     a = cast(x, F64)
     m, n = a.type.shape[-2:]
     if 0 in (m, n):

@@ -1,4 +1,4 @@
-"""Where in the user's Python an operator of a traced graph is."""
+"""Source locations, in the user's Python, of operators of a traced graph."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch import fx
 
 _TORCH = str(Path(torch.__file__).parent)
 _ROOT = re.compile(r"^L\['\w+'\]\.?")
-"""What Dynamo calls the module that it has traced."""
+"""Dynamo's name of the module that it has traced."""
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)')
 
 
 def location(node: fx.Node) -> tuple[str, ...]:
-    """The module's path where there is one, and the node's name with file and line."""
+    """The module's path if there is one, and the node's name with file and line."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
     own = [f for f in frames if not f[0].startswith(_TORCH)] or frames
     at = f" ({own[-1][0]}:{own[-1][1]})" if own else ""
@@ -30,7 +30,7 @@ def _module(node: fx.Node) -> tuple[str, ...]:
 
 
 def operator_of(node: fx.Node) -> str:
-    """The operator of a node, as ``aten.add.Tensor``."""
+    """The operator of a node, such as ``aten.add.Tensor``."""
     target = node.target
     if isinstance(target, str):
         return target

@@ -1,4 +1,4 @@
-"""How tensors lie in memory, as PyTorch's strides tell."""
+"""Memory layouts of tensors, from PyTorch's strides."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 def memory_order(tensor: torch.Tensor) -> tuple[int, ...] | None:
     """Axes of ``tensor`` from the outermost to the innermost; None if it is not dense.
 
-    Where extents or strides are symbols, it is dense if that holds for all of their values.
+    If extents or strides are symbolic, it is dense if that holds for all of their values.
     """
     shape, strides = tuple(tensor.shape), tuple(tensor.stride())
     plain = tuple(range(len(shape)))
@@ -33,10 +33,10 @@ def _is_dense(order: tuple[int, ...], shape: tuple[Any, ...], strides: tuple[Any
 
 
 def hint(size: Any) -> int | None:
-    """The value that a size or stride had when the graph was traced, if that is known."""
+    """The value that a size or stride had during tracing, if known."""
     return size if isinstance(size, int) else size.node.hint
 
 
 def inverted(order: tuple[int, ...]) -> tuple[int, ...]:
-    """The permutation that undoes ``order``."""
+    """The inverse permutation of ``order``."""
     return tuple(sorted(range(len(order)), key=order.__getitem__))

@@ -1,4 +1,4 @@
-"""Handlers of the gradients of softmax and of normalisations, by what their forward handed out."""
+"""Handlers of the gradients of softmax and of normalisations, from statistics saved by forward."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _along(call: Aten, dim: int, rank: int) -> tuple[int, ...]:
 
 
 def _wide(*xs: Value) -> list[Value]:
-    """At least f32."""
+    """Converted to at least f32."""
     return [cast(x, accumulator(x.type.dtype)) for x in xs]
 
 
@@ -102,7 +102,7 @@ def batch_norm_backward(
     running_variance: Value | None, mean: Value | None, inverse: Value | None, training: bool,
     epsilon: float, mask: Mask, *_: object,
 ) -> Sequence[Value | None]:  # fmt: skip
-    """By the batch's statistics in training, which depend on ``x``, else by the running ones."""
+    """With the batch's statistics in training, which depend on ``x``, else with running ones."""
     dy, x = _wide(dy, x)
     rank, axes = x.type.rank, (0, *range(2, x.type.rank))
     if not training:
@@ -120,7 +120,7 @@ def batch_norm_backward(
 def weight_norm_backward(
     call: Aten, dy: Value, direction: Value, magnitude: Value, norms: Value, dim: int
 ) -> Sequence[Value | None]:
-    """Of ``direction * (magnitude / norms)``; norms are those of slices along ``dim``."""
+    """Gradients of ``direction * (magnitude / norms)``; norms are those of slices along ``dim``."""
     rank = direction.type.rank
     axes = tuple(axis for axis in range(rank) if axis != call.axis(dim, rank))
     dy, direction, magnitude, norms = _wide(dy, direction, magnitude, norms)

@@ -1,4 +1,4 @@
-"""Handlers of softmax and of normalisations, with the statistics that PyTorch hands out."""
+"""Handlers of softmax and of normalisations, with the statistics that PyTorch returns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def softmax(op: Callable[[int], Op]) -> Handler:
 
 
 def statistics(x: Value, axes: tuple[int, ...], epsilon: float) -> tuple[Value, Value]:
-    """Mean and ``1 / sqrt(variance + epsilon)`` over ``axes``, which stay, at least in f32."""
+    """Mean and ``1 / sqrt(variance + epsilon)`` over ``axes``, which are kept, at least in f32."""
     wide = cast(x, accumulator(x.type.dtype))
     mean = of(ReduceMean(axes), wide)
     centred = wide - mean
@@ -39,7 +39,7 @@ def statistics(x: Value, axes: tuple[int, ...], epsilon: float) -> tuple[Value, 
 
 
 def results(call: Aten, *values: Value) -> Sequence[Value | None]:
-    """``values`` in the types and shapes of the results."""
+    """``values`` converted to the types and shapes of the results."""
     return [
         None if wanted is None else reshaped(cast(value, wanted.dtype), *wanted.shape)
         for value, wanted in zip(values, call.results, strict=True)
@@ -84,7 +84,7 @@ def rms_norm_with_statistics(
 
 
 def _epsilon(given: float | None, dtype: DType) -> float:
-    """PyTorch's default: the distance from 1 to the next number, of f32 for narrower ones."""
+    """PyTorch's default: the machine epsilon, of f32 for narrower types."""
     return 2.0 ** (-52 if accumulator(dtype).bits == 64 else -23) if given is None else given
 
 
@@ -108,7 +108,7 @@ def group_norm_with_statistics(
 def parameters(
     call: Aten, x: Value, scale: Value | None, bias: Value | None
 ) -> tuple[Value, Value]:
-    """Factor and offset of each channel, 1 and 0 where there are none, in the type of ``x``."""
+    """Scale and offset of each channel, by default 1 and 0, in the type of ``x``."""
     channels, dtype = x.type.shape[1], x.type.dtype
     factor = call.made(Full((channels,), 1, dtype)) if scale is None else cast(scale, dtype)
     offset = call.made(Full((channels,), 0, dtype)) if bias is None else cast(bias, dtype)
@@ -128,7 +128,7 @@ def instance_norm(
 def normalised(
     x: Value, scale: Value, bias: Value, mean: Value, variance: Value, epsilon: float
 ) -> Value:
-    """By given statistics of each channel."""
+    """With given statistics of each channel."""
     dtype = x.type.dtype
     return of(BatchNorm(epsilon), x, scale, bias, cast(mean, dtype), cast(variance, dtype))
 
@@ -146,7 +146,7 @@ def batch_norm(
     call: Aten, x: Value, scale: Value | None, bias: Value | None, mean: Value | None,
     variance: Value | None, training: bool, momentum: float, epsilon: float, *_: object,
 ) -> Value:  # fmt: skip
-    """Without the new running statistics, which PyTorch's functional operators hand out."""
+    """Without the new running statistics, which PyTorch's functional operators return."""
     factor, offset = parameters(call, x, scale, bias)
     if training or mean is None or variance is None:
         mean, variance = channel_statistics(x)
@@ -157,7 +157,8 @@ def batch_norm_with_statistics(
     call: Aten, x: Value, scale: Value | None, bias: Value | None, mean: Value | None,
     variance: Value | None, training: bool, momentum: float, epsilon: float,
 ) -> Sequence[Value | None]:  # fmt: skip
-    """The result, mean and inverse deviation of the batch (none by given ones)."""
+    """The result, mean and inverse deviation of the batch (empty when given statistics are
+    used)."""
     y = batch_norm(call, x, scale, bias, mean, variance, training, momentum, epsilon)
     if not training:
         nothing = call.made(Full((0,), 0, y.type.dtype))

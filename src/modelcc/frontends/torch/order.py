@@ -1,4 +1,4 @@
-"""Handlers of order: sorting, the best, ranks, running totals and extremes, searches, sets."""
+"""Handlers of sorting, top-k, ranks, cumulative sums and extrema, searches and sets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from modelcc.ops.views import cast, part, reshaped
 
 
 def ranked(call: Aten, x: Value, axis: int, k: Index, largest: bool) -> tuple[Value, Value]:
-    """The ``k`` best along an axis and where they are; bools are ordered as numbers."""
+    """The ``k`` largest or smallest along an axis and their indices; bools are ordered as
+    numbers."""
     row = x if x.type.rank else reshaped(x, 1)
     numbers = cast(row, U8) if x.type.dtype == BOOL else row
     values, where = call.many(TopK(k, axis, largest), numbers)
@@ -30,7 +31,7 @@ def ranked(call: Aten, x: Value, axis: int, k: Index, largest: bool) -> tuple[Va
 
 
 def sort(call: Aten, x: Value, dim: int = -1, descending: bool = False) -> Sequence[Value]:
-    """All along an axis, equal ones as they come; NaN is the greatest."""
+    """All along an axis, in a stable order; NaN is the largest."""
     axis = call.axis(dim, x.type.rank)
     extent = x.type.shape[axis] if x.type.rank else 1
     return [reshaped(v, *x.type.shape) for v in ranked(call, x, axis, extent, descending)]
@@ -68,7 +69,7 @@ def kth_value(
 
 
 def median(call: Aten, x: Value, dim: int, keepdim: bool = False) -> Sequence[Value]:
-    """The lower of the two in the middle; the first NaN if there is one."""
+    """The lower median; the first NaN if there is one."""
     axis = call.axis(dim, x.type.rank)
     row = x if x.type.rank else reshaped(x, 1)
     middle = floordiv(row.type.shape[axis] - 1, 2)
@@ -84,7 +85,7 @@ def median(call: Aten, x: Value, dim: int, keepdim: bool = False) -> Sequence[Va
 
 
 def nan_median(call: Aten, x: Value, dim: int, keepdim: bool = False) -> Sequence[Value]:
-    """The lower of the two in the middle of what is not NaN."""
+    """The lower median of the elements that are not NaN."""
     axis = call.axis(dim, x.type.rank)
     row = x if x.type.rank else reshaped(x, 1)
     if not x.type.dtype.is_float:
@@ -97,14 +98,14 @@ def nan_median(call: Aten, x: Value, dim: int, keepdim: bool = False) -> Sequenc
 
 
 def _picked(call: Aten, rows: Sequence[Value], place: Value, axis: int) -> Sequence[Value]:
-    """From sorted rows what is at a place of each."""
+    """The elements of sorted rows at a position, with their indices."""
     shape = tuple(1 if a == axis else e for a, e in enumerate(rows[0].type.shape))
     whole = place if place.type.shape == shape else expanded(place, shape)
     return [reshaped(of(GatherElements(axis), r, whole), *call.extents()) for r in rows]
 
 
 def mode(call: Aten, x: Value, dim: int = -1, keepdim: bool = False) -> Sequence[Value]:
-    """The most frequent element, the least such, and the last place where it is."""
+    """The most frequent element, the smallest of these, and its last index."""
     axis = call.axis(dim, x.type.rank)
     row = x if x.type.rank else reshaped(x, 1)
     extent = row.type.shape[axis]
@@ -117,7 +118,7 @@ def mode(call: Aten, x: Value, dim: int = -1, keepdim: bool = False) -> Sequence
 
 
 def _starts_of_runs(call: Aten, x: Value, axis: int) -> Value:
-    """Where the run of equal elements that each one is in begins."""
+    """The start of the run of equal elements that each one belongs to."""
     extent = x.type.shape[axis]
     apart = of(cp.NotEqual(), part(x, axis, 1, extent - 1), part(x, axis, 0, extent - 1))
     line = call.made(Iota(apart.type.shape, axis, 1))
@@ -126,7 +127,7 @@ def _starts_of_runs(call: Aten, x: Value, axis: int) -> Value:
 
 
 def of_all(handler: Callable[..., Sequence[Value]]) -> Handler:
-    """The value that a handler finds along an axis, of all elements."""
+    """Applies a handler that reduces along an axis to all elements."""
 
     def whole(call: Aten, x: Value) -> Value:
         return handler(call, reshaped(x, x.type.elements), 0)[0]
@@ -135,7 +136,7 @@ def of_all(handler: Callable[..., Sequence[Value]]) -> Handler:
 
 
 def cumulative(op: Callable[[int], Op]) -> Handler:
-    """Running totals in the type of the result."""
+    """Prefix sums or products in the type of the result."""
 
     def handler(call: Aten, x: Value, dim: int, dtype: DType | None = None) -> Value:
         value = call.as_value(x)
@@ -145,7 +146,7 @@ def cumulative(op: Callable[[int], Op]) -> Handler:
 
 
 def running_extreme(op: Callable[[int], Op]) -> Handler:
-    """The best so far, NaN from the first one on, and where the latest such is."""
+    """The extremum so far, NaN from the first one on, and its latest index."""
 
     def handler(call: Aten, x: Value, dim: int) -> Sequence[Value]:
         if not x.type.rank:
@@ -164,14 +165,14 @@ def running_extreme(op: Callable[[int], Op]) -> Handler:
 
 
 def repeat_interleave(call: Aten, repeats: Value, output_size: Index | None = None) -> Value:
-    """Each place as often as ``repeats`` say, which are 0 or more."""
+    """Each index as often as ``repeats`` says, which are 0 or more."""
     counts = cast(repeats, I64)
     ends = of(CumSum(0), counts)
     size = output_size
     if size is None:
         total = of(ReduceSum((0,), False), counts)
         (size,) = call.emitter.read_sizes(total.name, f"{call.source[-1]}_count")
-    # One more place for the ends behind the last element.
+    # One more element for the ends after the last one.
     marks = call.made(Full((size + 1,), 0, I64))
     ones = call.made(Full(ends.type.shape, 1, I64))
     steps = of(ScatterElements(0, "add"), marks, ends, ones)
@@ -181,7 +182,7 @@ def repeat_interleave(call: Aten, repeats: Value, output_size: Index | None = No
 def unique(
     call: Aten, x: Value, ordered: bool = True, inverse: bool = False, counts: bool = False
 ) -> Sequence[Value]:
-    """The different elements in order, which each element is, and how often each is there."""
+    """The unique elements, sorted, the inverse indices, and the counts."""
     numbers = cast(x, U8) if x.type.dtype == BOOL else x
     found = different(call, reshaped(numbers, x.type.elements).name, None, True)
     values, _, which, often = (Value(call, name) for name in found)
@@ -208,9 +209,9 @@ def unique_slices(
 def unique_neighbours(
     call: Aten, x: Value, inverse: bool = False, counts: bool = False, dim: int | None = None
 ) -> Sequence[Value]:
-    """The first of each run of equal slices, which run each is in, and how long these are.
+    """The first of each run of equal slices, the run of each slice, and the lengths of runs.
 
-    As PyTorch does, all three along an axis, and what is asked for of elements.
+    As in PyTorch, all three along an axis, and only requested ones for elements.
     """
     axis = 0 if dim is None else call.axis(dim, x.type.rank)
     rows = reshaped(x, x.type.elements) if dim is None else x
@@ -231,7 +232,7 @@ def unique_neighbours(
 
 
 def _begins(call: Aten, rows: Value, axis: int) -> Value:
-    """Whether each slice is another than the one before."""
+    """Whether each slice differs from the one before."""
     extent = rows.type.shape[axis]
     apart = of(cp.NotEqual(), part(rows, axis, 1, extent - 1), part(rows, axis, 0, extent - 1))
     others = tuple(a for a in range(rows.type.rank) if a != axis)

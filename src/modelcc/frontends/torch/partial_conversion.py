@@ -1,4 +1,4 @@
-"""Conversion of what can be converted of a graph: the rest is listed, and its results given."""
+"""Partial conversion of a graph: unsupported nodes are listed, and their results become inputs."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ ASSERTIONS = (
     *("_assert_async.default", "_assert_async.msg", "_functional_assert_async.msg"),
     *("_assert_scalar.default", "_functional_assert_scalar.default"),
 )
-"""Operators that end a call where a value is false."""
+"""Operators that raise if a value is false."""
 
 
 @dataclass(frozen=True)
 class PartialConversion(GraphConversion):
-    """A conversion that goes on behind what cannot be converted.
+    """A conversion that continues after nodes that cannot be converted.
 
-    ``reasons`` say why, by node; what comes behind such a node sees an input in its place.
-    ``numbers`` are sizes that the graph reads from memory, which no extent may depend on.
-    Results are on a device of the kinds ``places``.
+    ``reasons`` say why, by node; users of such a node see an input in its place.  ``numbers`` are
+    sizes that the graph reads from memory, on which no extent may depend.  Results are on a device
+    of the kinds ``places``.
     """
 
     reasons: dict[fx.Node, Unsupported] = field(default_factory=dict[fx.Node, Unsupported])
@@ -44,8 +44,8 @@ class PartialConversion(GraphConversion):
     places: Sequence[str] = (HOST,)
 
     def run(self, graph: fx.Graph) -> None:
-        """As before; conditions and numbers that PyTorch, or who calls the graph, is to get are
-        listed."""
+        """As in the base class; conditions and numbers that PyTorch, or the graph's caller, needs
+        are listed."""
         super().run(graph)
         for node in reversed(list(graph.nodes)):
             number = isinstance(node.meta.get("val"), torch.SymBool | torch.SymFloat)
@@ -57,12 +57,12 @@ class PartialConversion(GraphConversion):
         return node.op == "call_function" and any(users)
 
     def convert(self, node: fx.Node) -> None:
-        """As before, but nothing that stands in the way of one node ends the whole."""
+        """As in the base class, but the failure of one node does not abort the conversion."""
         if node.target is operator.getitem and self.values[node.all_input_nodes[0]] is None:
             self._give(node)  # PyTorch notes no results of some operators, only parts of them
             return
         if is_value_check(node):
-            self.values[node] = (None, None)  # who runs the graph makes the check
+            self.values[node] = (None, None)  # the graph's caller performs the check
             return
         try:
             _check_assertion(node)
@@ -72,7 +72,7 @@ class PartialConversion(GraphConversion):
             self.give_up(node, str(reason))
 
     def give_up(self, node: fx.Node, reason: str) -> None:
-        """List ``node`` and take its results for inputs."""
+        """Lists ``node`` and makes its results inputs."""
         where = "/".join(location(node))
         self.reasons[node] = Unsupported(where, operator_of(node), "", reason)
         self._give(node)
@@ -95,12 +95,12 @@ class PartialConversion(GraphConversion):
             return None
 
     def is_late(self, shape: Iterable[Index]) -> bool:
-        """Whether an extent depends on a number that the graph reads."""
+        """Whether an extent depends on a number that the graph reads from memory."""
         return any(not self.numbers.isdisjoint(symbols(extent)) for extent in shape)
 
 
 def _check_assertion(node: fx.Node) -> None:
-    """That nobody has values checked by ``node``; compiled code would not do it."""
+    """Requires that no values are checked by ``node``; compiled code would not do it."""
     if str(node.target).removeprefix("aten.") not in ASSERTIONS:
         return
     if any(isinstance(n.meta.get("val"), torch.Tensor | torch.SymBool) for n in node.args[:1]):
@@ -113,7 +113,7 @@ def _results(node: fx.Node) -> Sequence[Any]:
 
 
 def _check_results(conversion: PartialConversion, node: fx.Node) -> None:
-    """That results are where the graph runs, and of sizes that are known before that."""
+    """Requires results on the graph's device, and of sizes that are known before it runs."""
     for one in _results(node):
         if isinstance(one, torch.SymInt):
             index_of(one, conversion.names)

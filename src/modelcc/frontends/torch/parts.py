@@ -1,4 +1,4 @@
-"""Handlers of tensors taken apart, put together, repeated, turned and padded."""
+"""Handlers of splitting, concatenation, repetition, rotation and padding of tensors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def flip(call: Aten, x: Value, dims: Sequence[int]) -> Value:
 
 
 def roll(call: Aten, x: Value, shifts: Sequence[Index] | Index, dims: Sequence[int] = ()) -> Value:
-    """Each axis in two parts; of all elements in row-major order if no axes are given."""
+    """Each axis is split in two; without axes, all elements in row-major order are rolled."""
     many: Sequence[Index] = (shifts,) if isinstance(shifts, int | Expr) else shifts
     if 0 in x.type.shape or not x.type.rank:
         return x
@@ -105,7 +105,7 @@ def padding(mode: Mode) -> Handler:
 
 
 def _edge_line(call: Aten, extent: Index, before: Index, after: Index) -> Value:
-    """Places of the elements along an axis; what is cut away at one end may repeat at the other."""
+    """Source indices along an axis; elements cropped at one end may be repeated at the other."""
     size, first, last = (number_of(n, "padded extent") for n in (extent, before, after))
     return call.literal(np.clip(np.arange(-first, size + last), 0, size - 1))
 
@@ -117,7 +117,8 @@ def _amounts(pads: Sequence[Index], rank: int) -> tuple[tuple[Index, ...], tuple
 
 
 def resize(call: Aten, x: Value, *_: object) -> Value:
-    """The first elements in another shape; behind them what memory has, which is zeros here."""
+    """The first elements in another shape; zeros after them, where PyTorch leaves memory
+    uninitialised."""
     count = product(call.extents())
     room = call.made(Full((count,), 0, x.type.dtype))
     flat = concatenated(call, 0, reshaped(x, x.type.elements), room)
@@ -125,7 +126,7 @@ def resize(call: Aten, x: Value, *_: object) -> Value:
 
 
 def padding_backward(mode: Mode) -> Handler:
-    """Gradients added up, axis by axis, where the elements that they are of came from."""
+    """Gradients accumulated, axis by axis, at their source elements."""
 
     def handler(call: Aten, dy: Value, x: Value, pads: Sequence[Index]) -> Value:
         before, after = _amounts(pads, x.type.rank)

@@ -1,4 +1,4 @@
-"""Handlers of sums, products, powers and functions of single elements."""
+"""Handlers of elementwise arithmetic and functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from modelcc.ops.views import cast
 
 
 def promoting(op: Op) -> Handler:
-    """``op`` on operands that become the type of the result first."""
+    """``op`` on operands converted to the type of the result."""
 
     def handler(call: Aten, *operands: Operand) -> Value:
         return call.op(op, *operands)
@@ -25,7 +25,7 @@ def promoting(op: Op) -> Handler:
 
 
 def add(call: Aten, x: Operand, y: Operand, alpha: Number = 1) -> Value:
-    """``x + alpha * y``; of bools, whether either holds."""
+    """``x + alpha * y``; logical or for bools."""
     if call.result.dtype == BOOL:
         return call.op(logic.Or(), x, y) if alpha else call.as_value(x)
     return call.op(ew.Add(), x, _scaled(call, y, alpha))
@@ -57,7 +57,7 @@ def absolute(call: Aten, x: Value) -> Value:
 
 
 def power(call: Aten, x: Operand, y: Operand) -> Value:
-    """Powers that are a few products are these, and roots are roots, as in PyTorch."""
+    """Small integer powers are products, and roots are roots, as in PyTorch."""
     base = call.as_value(x)
     if isinstance(y, Value) or not base.type.dtype.is_float:
         return call.op(tr.Pow(), x, y)
@@ -81,7 +81,7 @@ def power(call: Aten, x: Operand, y: Operand) -> Value:
 
 
 def logarithm(base: float) -> Handler:
-    """With 64 bits, so that exact powers of the base have exact logarithms."""
+    """In f64, so that exact powers of the base have exact logarithms."""
 
     def handler(call: Aten, x: Operand) -> Value:
         wide = of(tr.Log(), call.as_value(x, F64)) * (1.0 / math.log(base))
@@ -101,7 +101,7 @@ def hypotenuse(call: Aten, x: Operand, y: Operand) -> Value:
 
 
 def logaddexp(call: Aten, x: Operand, y: Operand) -> Value:
-    """``log(exp(x) + exp(y))``; equal infinities are themselves."""
+    """``log(exp(x) + exp(y))``; equal infinities are returned as they are."""
     a, b = call.as_value(x), call.as_value(y)
     high, low = of(ew.Max(), a, b), of(ew.Min(), a, b)
     whole = high + of(tr.Log1p(), of(tr.Exp(), low - high))

@@ -29,7 +29,7 @@ from modelcc.ops.window import Window
 
 
 def _batched(op: Op, x: Value, rank: int) -> Value:
-    """``op`` on a tensor with or without a batch."""
+    """``op`` on a tensor with or without a batch axis."""
     if x.type.rank == rank + 2:
         return of(op, x)
     y = of(op, reshaped(x, 1, *x.type.shape))
@@ -44,7 +44,7 @@ def _geometry(
     call: Aten, rank: int, kernel: Numbers, stride: Numbers, padding: Numbers,
     dilation: Numbers = 1,
 ) -> Geometry:  # fmt: skip
-    """Kernel, strides, pads before and after, dilations; the stride is the kernel if not given."""
+    """Kernel, strides, pads before and after, dilations; the stride defaults to the kernel."""
     pads, dilations = per_axis(call, padding, rank), per_axis(call, dilation, rank)
     extents = per_axis(call, kernel, rank)
     steps = kernel if stride in ((), [], None) else stride
@@ -52,7 +52,7 @@ def _geometry(
 
 
 def max_pool(rank: int, with_indices: bool) -> Handler:
-    """The greatest of each window, and where it stands in its image."""
+    """The maximum of each window, and its index in its image."""
 
     def handler(
         call: Aten, x: Value, kernel: Numbers, stride: Numbers = (), padding: Numbers = 0,
@@ -70,12 +70,12 @@ def max_pool(rank: int, with_indices: bool) -> Handler:
 
 
 def _in_image(call: Aten, places: Value, extents: Sequence[Index]) -> Value:
-    """Places in the whole tensor, as those in their own image."""
+    """Indices in the whole tensor as indices in their image."""
     return of(Mod(), places, Value(call, call.note((product(extents),), I64)))
 
 
 def max_pool_backward(rank: int) -> Handler:
-    """The gradient goes to the first greatest element, which is what ``indices`` tell."""
+    """The gradient goes to the first maximum, given by ``indices``."""
 
     def handler(
         call: Aten, dy: Value, x: Value, kernel: Numbers, stride: Numbers, padding: Numbers,
@@ -109,9 +109,9 @@ def _average(
     geometry: Geometry, ceil_mode: bool, count_include_pad: bool,
     divisor: int | None, sizes: Sequence[Index],
 ) -> tuple[AveragePool, float]:  # fmt: skip
-    """The pooling, and what to multiply it by where all windows are divided by ``divisor``.
+    """The pooling, and a factor for its result if all windows are divided by ``divisor``.
 
-    Those are whole windows, the last ones padded.
+    These are whole windows, the last ones padded.
     """
     if divisor is None:
         return AveragePool(*geometry, ceil_mode, count_include_pad), 1
@@ -140,11 +140,11 @@ def average_pool_backward(rank: int) -> Handler:
     return handler
 
 
-# --- to given extents
+# --- adaptive pooling
 
 
 def _even(sizes: Sequence[Index], outputs: Sequence[int]) -> tuple[int, ...] | None:
-    """Extents of the windows if these are all alike and side by side."""
+    """Extents of the windows if these are all equal and adjacent."""
     pairs = list(zip(sizes, outputs, strict=True))
     if not all(isinstance(s, int) and o > 0 and s % o == 0 and s > 0 for s, o in pairs):
         return None
@@ -157,8 +157,8 @@ def _side_by_side(kernel: tuple[int, ...]) -> Geometry:
 
 
 def _bins(size: Index, count: int) -> list[range]:
-    """Which elements make each of ``count`` results: from floor(i * size / count) to the ceiling
-    of the next."""
+    """The elements of each of ``count`` results: from floor(i * size / count) to the ceiling of the
+    next."""
     extent = number_of(size, "extent of an adaptive pooling")
     return [range(i * extent // count, -(-(i + 1) * extent // count)) for i in range(count)]
 
@@ -184,8 +184,8 @@ def adaptive_average(rank: int) -> Handler:
 
 
 def _averaged(call: Aten, x: Value, axis: int, bins: Sequence[range]) -> Value:
-    """Means of windows along an axis; what is not in a window is not multiplied by 0, which would
-    make NaN of infinity."""
+    """Means of windows along an axis; elements outside a window are not multiplied by 0, which
+    would turn infinity into NaN."""
     lengths = np.array([len(b) for b in bins])
     most = int(lengths.max())
     places = np.array([[b[min(k, len(b) - 1)] for k in range(most)] for b in bins])
@@ -236,7 +236,7 @@ def adaptive_average_backward(rank: int) -> Handler:
 
 
 def adaptive_max(rank: int) -> Handler:
-    """The greatest of each window and its place in the image."""
+    """The maximum of each window and its index in the image."""
 
     def handler(call: Aten, x: Value, output_size: Numbers) -> tuple[Value, Value]:
         target = tuple(number_of(e, "extent") for e in call.extents()[-rank:])
@@ -253,7 +253,7 @@ def adaptive_max(rank: int) -> Handler:
 
 
 def place_of_greatest(call: Aten, x: Value) -> Value:
-    """Along the last axis: the first that is greatest, or the last NaN, as poolings have it."""
+    """Index along the last axis of the first maximum, or of the last NaN, as in poolings."""
     axis = x.type.rank - 1
     first = of(ArgMax(axis, False), x)
     line = call.made(Iota((x.type.shape[axis],), 0, dtype=I64))
@@ -267,7 +267,7 @@ def place_of_greatest(call: Aten, x: Value) -> Value:
 def _uneven_max(
     call: Aten, x: Value, sizes: Sequence[Index], target: Sequence[int]
 ) -> tuple[Value, Value]:
-    """Windows of several extents, gathered; smaller ones have their last element again."""
+    """Windows of several extents, gathered; smaller ones repeat their last element."""
     if 0 in target:
         unsupported("a result without elements")
     axes = [_bins(size, count) for size, count in zip(sizes, target, strict=True)]
@@ -290,7 +290,7 @@ def _uneven_max(
 
 
 def adaptive_max_backward(rank: int) -> Handler:
-    """Each window's gradient goes where its greatest element is, which ``indices`` tell."""
+    """Each window's gradient goes to its maximum, given by ``indices``."""
 
     def handler(call: Aten, dy: Value, x: Value, indices: Value) -> Value:
         lead, image = x.type.shape[:-rank], x.type.shape[-rank:]

@@ -31,7 +31,7 @@ def linear(call: Aten, x: Value, weight: Value, bias: Value | None = None) -> Va
 def add_matrices(
     call: Aten, c: Value, a: Value, b: Value, beta: Number = 1, alpha: Number = 1
 ) -> Value:
-    """``beta * c + alpha * a @ b``; c counts for nothing if beta is 0, whatever it holds."""
+    """``beta * c + alpha * a @ b``; c is ignored if beta is 0, even NaN."""
     addend = [c] if beta != 0 else []
     (target,) = Gemm().infer(a.type, b.type)
     stretched = [

@@ -1,8 +1,8 @@
-"""Handlers of random numbers of exported programs: other bits than PyTorch's.
+"""Handlers of random numbers of exported programs: other numbers than PyTorch's.
 
 A compiled model is a function: the same inputs give the same outputs, so every call sees the same
-numbers.  They follow from the names of the operators in the graph.  Where PyTorch is there to draw
-them, as under torch.compile, it does, and this table is left out.
+numbers, seeded by the names of the operators in the graph.  Under torch.compile PyTorch draws them,
+and this table is not used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from modelcc.ops.views import cast, part
 
 
 def _seed(call: Aten) -> int:
-    """A number for the operator's name, which ends its location before the file."""
+    """A seed from the operator's name, the last of its location before the file."""
     return crc32(call.source[-1].split(" ")[0].encode())
 
 
@@ -53,7 +53,7 @@ def normal(call: Aten, x: Value, mean: float = 0.0, std: float = 1.0, *_: object
 
 
 def normal_of(call: Aten, mean: Operand, std: Operand = 1.0, *_: object) -> Value:
-    """A mean and a deviation for each element."""
+    """With a mean and a deviation per element."""
     wide = _normal(call) * call.as_value(std, F32) + call.as_value(mean, F32)
     return cast(wide, call.result.dtype)
 
@@ -71,7 +71,7 @@ def geometric(call: Aten, x: Value, p: float, *_: object) -> Value:
 
 
 def _logarithm(call: Aten) -> Value:
-    """Of numbers within (0, 1]."""
+    """Logarithm of uniform numbers in (0, 1]."""
     return of(ew.Log(), 1.0 - _uniform(call))
 
 
@@ -111,7 +111,8 @@ def _thrown(call: Aten, p: Value) -> Value:
 
 
 def multinomial(call: Aten, p: Value, count: int, replacement: bool = False, *_: object) -> Value:
-    """By running totals, or without replacement the first arrivals at rates ``p``."""
+    """By prefix sums, or without replacement the first arrivals at rates ``p`` (exponential
+    races)."""
     axis, noise = p.type.rank - 1, 1.0 - random.uniform(call, p.type.shape, _seed(call))
     if not replacement:
         return call.many(TopK(count, axis, True), cast(p, F32) / -of(ew.Log(), noise))[1]
@@ -122,7 +123,7 @@ def multinomial(call: Aten, p: Value, count: int, replacement: bool = False, *_:
 
 
 def dropout(call: Aten, x: Value, p: float, train: bool | None = None) -> tuple[Value, Value]:
-    """What is left of ``x``, scaled, and where it is."""
+    """The kept elements of ``x``, scaled, and the mask."""
     share = 0.0 if train is False else p
     drawn = _uniform(call)
     kept = of(ew.GreaterOrEqual(), drawn, drawn.lift(share))
@@ -134,7 +135,7 @@ def rrelu(
     call: Aten, x: Value, noise: Value, lower: float = 1 / 8, upper: float = 1 / 3,
     training: bool = False, *_: object,
 ) -> tuple[Value, Value]:  # fmt: skip
-    """In training a slope is drawn for each element below zero."""
+    """In training a slope is drawn for each negative element."""
     if not training:
         return evaluated_rrelu(call, x, noise, lower, upper)
     slope = cast(_uniform(call) * (upper - lower) + lower, x.type.dtype)

@@ -1,4 +1,4 @@
-"""Numbers that PyTorch makes of sizes, SymPy expressions of real value, as values."""
+"""Floating-point numbers that PyTorch computes from sizes (SymPy expressions), as values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TAKING = frozenset({
     *("eq", "ne", "lt", "le", "gt", "ge", "where", "clamp", "maximum", "minimum"),
     *("full", "new_full", "full_like", "fill", "scalar_tensor"),
 })  # fmt: skip
-"""Operators any of whose numbers may be one that is computed."""
+"""Operators whose numeric arguments may be computed ones."""
 
 _FN: Any = functions
 _SYMPY: Any = sympy
@@ -39,7 +39,7 @@ _OPS: Mapping[type, Op] = MappingProxyType({
 
 
 def real_number(call: Aten, given: torch.SymFloat, names: Names) -> Value:
-    """``given`` as a scalar of 64 bits; not supported unless ``call`` takes one."""
+    """``given`` as an f64 scalar; not supported unless ``call`` takes one."""
     expression = cast(Any, given).node.expr
     if call.target.removeprefix("aten.").partition(".")[0] not in TAKING:
         unsupported(f"its operand {expression}, which depends on sizes")

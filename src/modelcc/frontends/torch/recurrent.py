@@ -61,7 +61,7 @@ def layer(
 ) -> list[Value]:  # fmt: skip
     """The sequence ``[T, N, D*H]`` and the last states of one layer, in all its directions.
 
-    With ``parts`` the layer is decomposed in ``build`` at once.
+    With ``parts`` the layer is decomposed in ``build`` immediately.
     """
     plain = LAYERS[kind]
     directions = number_of(states[0].type.shape[0], "direction")

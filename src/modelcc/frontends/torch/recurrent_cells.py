@@ -1,7 +1,8 @@
-"""Rules for the cells of LSTMs and GRUs that PyTorch has as one kernel on GPUs, with gradients.
+"""Decompositions of the LSTM and GRU cells that are fused kernels in PyTorch on GPUs, with
+gradients.
 
-They do what ``native/cuda/RNN.cu`` does, whose workspaces their gradients read: half floats are
-computed in f32.
+They match ``native/cuda/RNN.cu``, whose workspaces their gradients read: half precision is computed
+in f32.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _gru_cell(
     of_input: Tensor, of_hidden: Tensor, hidden: Tensor, bias: Tensor | None = None,
     hidden_bias: Tensor | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """The state, and what gradients read [batch, 5 * hidden]."""
+    """The state, and the workspace for gradients [batch, 5 * hidden]."""
     dtype, h = of_input.dtype, _wide(hidden)
     r, z, n = _biased(of_input, bias).chunk(3, 1)
     of_r, of_z, of_n = _biased(of_hidden, hidden_bias).chunk(3, 1)
@@ -71,7 +72,7 @@ def _gru_cell(
 
 
 def _gru_cell_backward(dy: Tensor, workspace: Tensor, biased: bool) -> tuple[Tensor | None, ...]:
-    """Gradients of both kinds of gates, the state and both biases."""
+    """Gradients of both sets of gates, the state and both biases."""
     r, z, n, h, of_n = _wide(workspace).chunk(5, 1)
     wide = _wide(dy)
     by_z = wide * (h - n) * (1 - z) * z

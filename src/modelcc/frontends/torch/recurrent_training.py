@@ -1,6 +1,6 @@
 """Handlers of layers of ``torch.compile``'s recurrent networks, and of their gradients.
 
-What the gradients want of the forward run it hands out: what loops over time record.
+Forward returns the values that gradients need: the history that loops over time record.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from modelcc.ops.reverse import Recorder, adjoints
 
 
 class _Keeping(Recorder):
-    """Keeps what gradients of loops want, in the order of nodes."""
+    """Saves the values that gradients of loops need, in the order of nodes."""
 
     def __init__(self, build: Builder) -> None:
         super().__init__(build)
@@ -36,7 +36,7 @@ class _Keeping(Recorder):
 
 
 class _Recalling(Recorder):
-    """Has what :class:`_Keeping` has kept in place of computing it."""
+    """Returns the values saved by :class:`_Keeping` instead of recomputing them."""
 
     def __init__(self, build: Builder, kept: Iterator[str]) -> None:
         super().__init__(build)
@@ -45,7 +45,7 @@ class _Recalling(Recorder):
     def add(self, op: Op, *inputs: str) -> tuple[str, ...]:
         if not isinstance(op, Loop):
             return super().add(op, *inputs)
-        outputs = self.build.add(op, *inputs)  # of their types; nobody reads them
+        outputs = self.build.add(op, *inputs)  # for their types; never read
         history = len(op.recorded(slices=False).axes)
         self.nodes.append(Node(_Ran(op, tuple(islice(self._kept, history))), inputs, outputs))
         return outputs
@@ -53,7 +53,7 @@ class _Recalling(Recorder):
 
 @dataclass(frozen=True)
 class _Ran(Op):
-    """A loop that has run, with the values of its ``history``."""
+    """An executed loop, with the values of its ``history``."""
 
     loop: Loop
     history: tuple[str, ...]
@@ -65,7 +65,7 @@ class _Ran(Op):
 def recurrent(
     call: Aten, kind: str, x: Value, states: Sequence[Value], params: Sequence[Value], record: bool
 ) -> Sequence[Value]:
-    """The results of a layer, then, to ``record``, what its gradients want."""
+    """The results of a layer, then, if ``record``, the values that its gradients need."""
     if not record:
         return layer(call, kind, x, states, params)
     run = _Keeping(call)

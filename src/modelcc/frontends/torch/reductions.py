@@ -1,4 +1,4 @@
-"""Handlers of reductions: sums, products, extremes and where they are, spreads, norms."""
+"""Handlers of reductions: sums, products, extrema and their indices, variances, norms."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def of_all(op: Reduce) -> Handler:
 
 
 def truth(op: Reduce) -> Handler:
-    """Whether any or all elements are not 0."""
+    """Whether any or all elements are nonzero."""
 
     def handler(call: Aten, x: Value, dims: Axes = None, keepdim: bool = False) -> Value:
         return call.as_value(over(call, op, cast(x, BOOL), dims, keepdim))
@@ -62,7 +62,7 @@ def truth(op: Reduce) -> Handler:
 
 
 def with_places(op: Reduce, find: Callable[[int, bool], Op]) -> Handler:
-    """The best along an axis, and where the first such is."""
+    """The extremum along an axis, and its first index."""
 
     def handler(call: Aten, x: Value, dim: int, keepdim: bool = False) -> Sequence[Value]:
         row = reshaped(x, 1) if not x.type.rank else x
@@ -75,7 +75,7 @@ def with_places(op: Reduce, find: Callable[[int, bool], Op]) -> Handler:
 
 
 def place(find: Callable[[int, bool], Op]) -> Handler:
-    """Where the first best is: along an axis, or in row-major order."""
+    """The first index of the extremum: along an axis, or in row-major order."""
 
     def handler(call: Aten, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
         row = reshaped(x, x.type.elements) if dim is None or not x.type.rank else x
@@ -92,7 +92,7 @@ def both_extremes(
 
 
 def variance(call: Aten, x: Value, dims: Axes, correction: Number, keepdim: bool) -> Value:
-    """Squares of distances from the mean, summed, by their number less ``correction``."""
+    """The sum of squared deviations from the mean, divided by their number less ``correction``."""
     axes = call.axes_of(dims, x.type.rank)[: x.type.rank]
     centred = x - of(ReduceMean(axes), x)
     total = of(rd.ReduceSumSquare(axes, keepdim), centred)
@@ -105,7 +105,7 @@ def variance(call: Aten, x: Value, dims: Axes, correction: Number, keepdim: bool
 
 
 def spread(root: bool, mean: bool) -> Handler:
-    """Variance, or its ``root``, and if asked for the mean; corrected as by ``correction``."""
+    """Variance, or its ``root``, and optionally the mean; with ``correction``."""
 
     def handler(
         call: Aten, x: Value, dims: Axes = None, correction: Number | None = None,
@@ -119,7 +119,7 @@ def spread(root: bool, mean: bool) -> Handler:
 
 
 def unbiased(handler: Handler) -> Handler:
-    """An overload of :func:`spread` that says whether to correct by 1."""
+    """An overload of :func:`spread` whose flag selects a correction of 1."""
 
     def corrected(
         call: Aten, x: Value, dims: Axes, yes: bool = True, keepdim: bool = False
@@ -143,7 +143,7 @@ def vector_norm(
     call: Aten, x: Value, order: Number = 2, dims: Axes = None, keepdim: bool = False,
     dtype: DType | None = None,
 ) -> Value:  # fmt: skip
-    """``(sum of |x| ** order) ** (1 / order)``, its limits, or how many are not 0."""
+    """``(sum of |x| ** order) ** (1 / order)``, its limits, or the number of nonzeros."""
     value = call.as_value(x)
     whole = _WHOLE.get(order)
     if whole is not None:
@@ -175,7 +175,7 @@ def distance(call: Aten, x: Value, y: Value, order: Number = 2) -> Value:
 
 
 def hashed(call: Aten, x: Value, dims: Axes = None, keepdim: bool = False, mode: int = 0) -> Value:
-    """Elements as 64 bits, combined by exclusive or, half by half."""
+    """The xor of the elements as 64 bits, computed on halves."""
     wide = of(BitCast(U64), cast(x, F64 if x.type.dtype.is_float else I64))
     for axis in call.axes_of(dims, x.type.rank)[: x.type.rank]:
         while (extent := number_of(wide.type.shape[axis], "extent")) > 1:

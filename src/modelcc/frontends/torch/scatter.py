@@ -1,4 +1,4 @@
-"""Handlers of writes at indices: replaced, added up, multiplied, extremes, means."""
+"""Handlers of scatters: overwriting, sums, products, extrema, means."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMBINATIONS: Mapping[str | None, Combination] = MappingProxyType(
         "prod": "mul", "amax": "max", "amin": "min",
     }
 )  # fmt: skip
-"""By PyTorch's names of reductions."""
+"""Reductions by PyTorch's names."""
 
 
 def put(
@@ -39,7 +39,7 @@ def put(
 ) -> Value:  # fmt: skip
     """``updates`` at ``indices`` along ``axis``, as many as there are indices.
 
-    ``signed`` ones may count from the end.
+    ``signed`` indices may be negative.
     """
     if 0 in indices.type.shape:
         return x
@@ -74,7 +74,7 @@ def scatter_reduce(
     call: Aten, x: Value, dim: int, indices: Value, source: Value, reduce: str,
     include_self: bool = True,
 ) -> Value:  # fmt: skip
-    """Elements combined with what is there, or if ``include_self`` is not set, among themselves."""
+    """Elements combined with those of ``x``, or unless ``include_self`` only among themselves."""
     if 0 in indices.type.shape:
         return x
     axis, how = call.axis(dim, x.type.rank), COMBINATIONS[reduce]
@@ -107,7 +107,7 @@ def index_reduce(
     call: Aten, x: Value, dim: int, indices: Value, source: Value, reduce: str,
     include_self: bool = True,
 ) -> Value:  # fmt: skip
-    """Slices combined along an axis, as elements with the same index each."""
+    """Slices combined along an axis: as elements with the same index each."""
     axis = call.axis(dim, x.type.rank)
     shape = source.type.shape or (1,)
     places = reshaped(indices, *(e if a == axis else 1 for a, e in enumerate(shape)))
@@ -118,7 +118,7 @@ def index_reduce(
 def index_put(
     call: Aten, x: Value, indices: Given, values: Value, accumulate: bool = False, *_: object
 ) -> Value:
-    """``values`` at the places that :func:`indexing.index` reads."""
+    """``values`` at the indices that :func:`indexing.index` reads."""
     source = call.as_value(values)
     masked = None if accumulate else _masked(call, x, indices, source)
     if masked is not None:
@@ -141,14 +141,14 @@ def index_put(
 
 
 def _stretched(x: Value, shape: tuple[Index, ...]) -> Value:
-    """``x`` in ``shape``, its own extents where they are not 1; more axes than that are of 1."""
+    """``x`` expanded to ``shape`` along its axes of extent 1; missing axes are prepended."""
     own = (1,) * (len(shape) - x.type.rank) + x.type.shape[max(0, x.type.rank - len(shape)) :]
     target = tuple(w if e == 1 else e for e, w in zip(own, shape, strict=True))
     return expanded(reshaped(x, *own), target)
 
 
 def _masked(call: Aten, x: Value, indices: Given, source: Value) -> Value | None:
-    """A choice by a mask, if the source says nothing of how often that holds."""
+    """A selection by a mask, if the source's shape does not depend on how often it holds."""
     masks = [(a, i) for a, i in enumerate(indices) if i is not None]
     if len(masks) != 1 or masks[0][1].type.dtype not in (BOOL, U8):
         return None
@@ -162,14 +162,14 @@ def _masked(call: Aten, x: Value, indices: Given, source: Value) -> Value | None
 
 
 def masked_scatter(call: Aten, x: Value, mask: Value, source: Value) -> Value:
-    """Where a mask holds, the elements of ``source`` in row-major order."""
+    """The elements of ``source`` in row-major order where a mask holds."""
     shape = broadcast_shapes(x.type.shape, mask.type.shape)
     if 0 in (*shape, *source.type.shape):
         return x
     holds, own = expanded(mask, shape), expanded(x, shape)
     flat = reshaped(cast(holds, I64), holds.type.elements)
     before = of(Sub(), of(CumSum(0), flat), flat)
-    # Places where it does not hold read an element, too, which there must be.
+    # Elements where it does not hold read a value, too, which must exist.
     read = where(of(Equal(), flat, flat.lift(0)), flat.lift(0), before)
     elements = reshaped(call.as_value(source), source.type.elements)
     found = reshaped(of(Gather(0), elements, read), *shape)
@@ -179,7 +179,7 @@ def masked_scatter(call: Aten, x: Value, mask: Value, source: Value) -> Value:
 def flat_put(
     call: Aten, x: Value, indices: Value, source: Value, accumulate: bool = False
 ) -> Value:
-    """Elements at places in row-major order."""
+    """Elements at row-major indices."""
     flat = [reshaped(v, v.type.elements) for v in (x, indices, source)]
     how: Combination = "add" if accumulate else "none"
     done = put(call, flat[0], 0, flat[1], flat[2], how, signed=True)

@@ -1,4 +1,4 @@
-"""Handlers of searches: where values belong among ordered edges."""
+"""Handlers of searches: positions of values among sorted edges."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from modelcc.ops.reduce import ReduceSum
 from modelcc.ops.views import cast, reshaped
 
 FEW = 64
-"""Edges that are all compared, as vectors, sooner than a search among them is done."""
+"""Number of edges up to which comparing all of them, vectorised, is faster than bisection."""
 
 
 def search(
     call: Aten, edges: Value, values: Value | Number, out_int32: bool = False, right: bool = False,
     side: str | None = None, sorter: Value | None = None,
 ) -> Value:  # fmt: skip
-    """How many edges of a row are before each value: less, or ``right`` also equal; NaN is last."""
+    """Number of edges of a row before each value: less, or with ``right`` also equal; NaN is
+    last."""
     x = values if isinstance(values, Value) else call.literal(values, edges.type.dtype)
     if sorter is not None:
         edges = of(GatherElements(edges.type.rank - 1), edges, sorter)
@@ -32,7 +33,8 @@ def search(
 
 
 def before(call: Aten, edges: Value, x: Value, right: bool) -> Value:
-    """How many edges of a row, or all alike, are less than each value, or if ``right`` equal."""
+    """Number of edges, per row or shared, that are less than each value, or with ``right``
+    equal."""
     beyond = cp.Greater() if right else cp.GreaterOrEqual()
     count = edges.type.shape[-1]
     if isinstance(count, int) and count > FEW:
@@ -44,7 +46,7 @@ def before(call: Aten, edges: Value, x: Value, right: bool) -> Value:
 
 
 def _bisected(call: Aten, edges: Value, x: Value, count: int, beyond: Op) -> Value:
-    """The number grows by falling powers of 2 as long as its last edge is still before."""
+    """Bisection: the count grows by decreasing powers of 2 while its last edge is still before."""
     read = Gather(0) if edges.type.rank == 1 else GatherElements(x.type.rank - 1)
     place = call.made(Full(x.type.shape, 0, I64))
     for power in reversed(range(count.bit_length())):

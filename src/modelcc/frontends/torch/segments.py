@@ -1,4 +1,4 @@
-"""Handlers of segments of an axis, which are reduced each by itself."""
+"""Handlers of reductions over segments of an axis."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def segment_reduce(
     offsets: Value | None = None, axis: int = 0, unsafe: bool = False,
     initial: Number | None = None,
 ) -> Value:  # fmt: skip
-    """Segments one after the other; what is in none of them counts nowhere.
+    """Consecutive segments; elements in none of them are ignored.
 
-    An empty segment is ``initial``, else what is neutral; its mean is not a number.
+    An empty segment is ``initial``, else the neutral element; its mean is NaN.
     """
     ends, sizes = _segments(lengths, offsets, axis)
     shape, count = call.extents(), ends.type.shape[axis]
@@ -32,7 +32,7 @@ def segment_reduce(
     tail = x.type.shape[axis + 1 :]
     wide = of(Expand(x.type.shape), reshaped(places, *places.type.shape, *(1 for _ in tail)))
     start = NEUTRAL[reduce] if initial is None else initial
-    room = (*shape[:axis], count + 1, *tail)  # the last is of what is behind all segments
+    room = (*shape[:axis], count + 1, *tail)  # the last one takes the elements after all segments
     whole = call.made(Full(room, start, x.type.dtype))
     how = COMBINATIONS[{"max": "amax", "min": "amin"}.get(reduce, reduce)]
     total = part(put(call, whole, axis, wide, x, how), axis, 0, count)
@@ -45,7 +45,7 @@ def segment_reduce(
 
 
 def _segments(lengths: Value | None, offsets: Value | None, axis: int) -> tuple[Value, Value]:
-    """Where segments end, and how many elements they have."""
+    """Ends and lengths of segments."""
     if lengths is not None:
         sizes = cast(lengths, I64)
         return of(CumSum(axis), sizes), sizes

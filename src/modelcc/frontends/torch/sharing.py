@@ -1,4 +1,4 @@
-"""Results of a graph that share memory, as PyTorch's own views do."""
+"""Results of a graph that alias memory, as PyTorch's own views do."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from modelcc.frontends.torch.memory import hint, memory_order
 from modelcc.ir.types import Array
 
 EFFORT = 10_000
-"""Steps in which NumPy has to tell whether two views overlap; else they are taken to."""
+"""Steps that NumPy may take to decide whether two views overlap; else they are assumed to."""
 
 
 def shared_results(graph: fx.Graph, results: Iterable[object]) -> dict[fx.Node, fx.Node]:
-    """The ``results`` to be made as views of other nodes, and of which.
+    """The ``results`` to be returned as views of other nodes, and their bases.
 
-    These are views of arguments, and of what is a result as well or has another view among the
-    results that overlaps: whoever writes to one of them finds that in the other.
+    These are views of arguments, and of nodes that are results themselves or have another,
+    overlapping view among the results: writes to one are visible in the other.
     """
     owners = _owners(graph.nodes)
     views: dict[fx.Node, list[fx.Node]] = {}
@@ -42,7 +42,7 @@ def shared_results(graph: fx.Graph, results: Iterable[object]) -> dict[fx.Node, 
 
 
 def _owners(nodes: Iterable[fx.Node]) -> dict[object, fx.Node]:
-    """The first node of each memory."""
+    """The first node of each storage."""
     owners: dict[object, fx.Node] = {}
     for node in nodes:
         owners.setdefault(_memory(node), node)
@@ -50,7 +50,7 @@ def _owners(nodes: Iterable[fx.Node]) -> dict[object, fx.Node]:
 
 
 def _memory(node: fx.Node) -> object:
-    """Equal for nodes in one memory."""
+    """A key of a node's storage."""
     fake = node.meta.get("val")
     if not isinstance(fake, torch.Tensor) or fake.layout != torch.strided:
         return node
@@ -58,8 +58,8 @@ def _memory(node: fx.Node) -> object:
 
 
 def _is_base(node: fx.Node) -> bool:
-    """Whether views of a node's memory can be told by their strides: it is an argument, or is
-    computed and fills its memory."""
+    """Whether views of a node's memory are defined by their strides: it is an argument, or computed
+    and fills its memory."""
     if node.op == "placeholder":
         return True
     fake: Any = node.meta["val"]
@@ -69,7 +69,7 @@ def _is_base(node: fx.Node) -> bool:
 
 
 def _overlap(views: Sequence[fx.Node]) -> bool:
-    """Whether two of these have an element in common, for the sizes that were traced."""
+    """Whether any two of these overlap, for the sizes that were traced."""
     fakes: list[Any] = [node.meta["val"] for node in views]
     if len(fakes) < 2:
         return False
@@ -89,6 +89,6 @@ def _array(fake: Any, memory: Array) -> Array:
 
 def _share(one: Array, other: Array) -> bool:
     try:
-        return np.shares_memory(one, other, cast(Any, EFFORT))  # any number, whatever its stub says
+        return np.shares_memory(one, other, cast(Any, EFFORT))  # any number, contrary to its stub
     except np.exceptions.TooHardError:
         return True

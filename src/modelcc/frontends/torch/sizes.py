@@ -14,11 +14,12 @@ from modelcc.frontends.kit.errors import unsupported
 from modelcc.ir.index import Index, ceildiv, floordiv, maximum, minimum, mod, product, total
 
 Names = Mapping[str, Index]
-"""What PyTorch's symbols stand for."""
+"""Indices by PyTorch's symbols."""
 
 
 def index_of(size: object, names: Names) -> Index:
-    """A size, ``int`` or ``SymInt``, as an index; not supported if it is no integer expression."""
+    """A size, ``int`` or ``SymInt``, as an index; not supported if it is not an integer
+    expression."""
     if isinstance(size, torch.SymInt):
         return index_of_expression(cast(Any, size).node.expr, names)
     if isinstance(size, int):
@@ -27,7 +28,7 @@ def index_of(size: object, names: Names) -> Index:
 
 
 def symbol_of(size: object) -> str | None:
-    """The name of a size that is one symbol and nothing else."""
+    """The symbol name of a size that is a single symbol."""
     if not isinstance(size, torch.SymInt):
         return None
     expression = cast(Any, size).node.expr
@@ -42,7 +43,7 @@ def symbols_of(size: object) -> list[str]:
 
 
 def index_of_expression(e: sympy.Basic, names: Names) -> Index:
-    """A SymPy expression as an index; not supported if it is no integer one."""
+    """A SymPy expression as an index; not supported if it is not an integer one."""
     if isinstance(e, sympy.Integer):
         return int(e)
     if isinstance(e, sympy.Symbol):
@@ -61,7 +62,7 @@ def index_of_expression(e: sympy.Basic, names: Names) -> Index:
 
 
 def _multiplied(e: sympy.Basic, names: Names) -> Index:
-    """A product; a rational factor divides, which PyTorch writes only where that is exact."""
+    """A product; a rational factor divides: PyTorch uses it only for exact division."""
     top, bottom = e.as_numer_denom()
     if not (isinstance(bottom, sympy.Integer) and int(bottom) == 1):
         return floordiv(index_of_expression(top, names), index_of_expression(bottom, names))

@@ -1,4 +1,4 @@
-"""Handlers of special functions, which are computed with 64 bits."""
+"""Handlers of special functions, computed in f64."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from modelcc.ops.views import cast
 
 
 def widely(function: Callable[[Value], Value]) -> Handler:
-    """``function`` of an operand of 64 bits."""
+    """``function`` on operands converted to f64."""
 
     def handler(call: Aten, x: Operand) -> Value:
         return cast(function(call.as_value(x, F64)), call.result.dtype)
@@ -32,20 +32,20 @@ def atan2(call: Aten, y: Operand, x: Operand) -> Value:
 
 
 def airy(call: Aten, x: Operand) -> Value:
-    """Not a number at infinity, as in PyTorch."""
+    """NaN at infinity, as in PyTorch."""
     a = call.as_value(x, F64)
     return cast(where(of(ew.IsInf(), a), math.nan, special_airy.airy(a)), call.result.dtype)
 
 
 def angle(call: Aten, x: Value) -> Value:
-    """Of a number as a complex one: pi below zero."""
+    """The argument as a complex number: pi for negative ones."""
     a = call.as_value(x)
     turned = where(special.below(a, 0.0), math.pi, a.lift(0.0))
     return where(of(ew.IsNaN(), a), a, turned)
 
 
 def nextafter(call: Aten, x: Operand, y: Operand) -> Value:
-    """The neighbour of ``x`` towards ``y``: one more or less of the bits of its magnitude."""
+    """The neighbour of ``x`` towards ``y``: the bits of its magnitude plus or minus one."""
     a, b = call.as_value(x), call.as_value(y)
     dtype = INTEGERS[a.type.dtype.bits]
     bits = of(ew.BitCast(dtype), a)
@@ -58,7 +58,7 @@ def nextafter(call: Aten, x: Operand, y: Operand) -> Value:
 
 
 def frexp(call: Aten, x: Value) -> tuple[Value, Value]:
-    """A fraction in [1/2, 1) and the power of 2 by which it is ``x``."""
+    """The fraction in [1/2, 1) and the exponent of 2."""
     wide = cast(x, F64)
     tiny = special.below(of(ew.Abs(), wide), 2.0**-1022)
     bits = of(ew.BitCast(I64), where(tiny, wide * 2.0**54, wide))

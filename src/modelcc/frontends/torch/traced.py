@@ -1,4 +1,4 @@
-"""Graphs that torch.compile has traced become graphs, with the way that memory takes in a call."""
+"""Graphs traced by torch.compile are converted, with the memory layouts of a call."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from modelcc.ops.shape import Transpose
 
 @dataclass(frozen=True)
 class TensorInput:
-    """An input of the graph: which argument, its ``shape`` as it lies in memory, its strides.
+    """An input of the graph: which argument, its ``shape`` as laid out in memory, its strides.
 
-    One that is not ``dense`` is wanted as a contiguous copy.  ``carrier``: the argument is a
-    number, which the extent of an input tells that nobody reads.  A ``complex`` one has an axis
-    of parts more in ``shape``, and may be a conjugate view.  ``number``: the argument is one that
-    may be negative, and the input has what it is above 0 and below.  ``host``: it is in this
-    machine's memory, as are numbers.
+    One that is not ``dense`` is passed as a contiguous copy.  ``carrier``: the argument is a
+    number, passed as the extent of an input tensor that is never read.  A ``complex`` one has an
+    additional axis of parts in ``shape``, and may be a conjugate view.  ``number``: the argument
+    may be negative, and the input has its positive and negative parts.  ``host``: it is in host
+    memory, as are numbers.
     """
 
     argument: int
@@ -51,7 +51,7 @@ class TensorInput:
 
 @dataclass(frozen=True)
 class TensorOutput:
-    """An output of the graph, as a tensor of these extents and strides, on the ``host`` or not."""
+    """An output of the graph: a tensor of these extents and strides, on the ``host`` or not."""
 
     shape: tuple[Index, ...]
     strides: tuple[Index, ...]
@@ -61,12 +61,12 @@ class TensorOutput:
 
 @dataclass(frozen=True)
 class TracedInterface:
-    """How arguments and results of a graph of torch.fx become inputs and outputs of ours.
+    """Mapping of arguments and results of a torch.fx graph to inputs and outputs of ours.
 
-    ``sizes`` are the graph's dimensions: the argument and its axis, None for a number.  A result
-    is that of an output (its place), an argument as it is, a view of one of both, or known from
-    the sizes.  ``checks`` are made of what was computed.  Outputs ``in_place`` are written where
-    an argument is, of the same shape and strides.
+    ``sizes`` are the graph's dimensions: the argument and its axis, None for a number.  A result is
+    an output (by position), an argument itself, a view of either, or computed from the sizes.
+    ``checks`` are applied to computed values.  Outputs ``in_place`` are written to an argument's
+    memory, of the same shape and strides.
     """
 
     inputs: tuple[TensorInput, ...]
@@ -80,9 +80,9 @@ class TracedInterface:
 
 @dataclass(frozen=True)
 class Traced:
-    """A graph of torch.fx, converted as far as that goes.
+    """A graph of torch.fx, converted as far as possible.
 
-    ``problems`` are the nodes that cannot be converted; without them ``graph`` is the whole.
+    ``problems`` are the nodes that cannot be converted; without them ``graph`` is complete.
     """
 
     graph: Graph
@@ -90,7 +90,7 @@ class Traced:
     problems: Mapping[fx.Node, Unsupported]
 
     def written(self, count: int) -> tuple[bool, ...]:
-        """Which of the last ``count`` results are where they belong when the graph has run."""
+        """Which of the last ``count`` results are written in place by the graph itself."""
         results = self.interface.results
         return tuple(
             isinstance(result, FromOutput) and result.place in self.interface.in_place
@@ -115,7 +115,7 @@ class FromArgument:
 @dataclass(frozen=True)
 class FromView:
     """A result in the memory of ``base``: elements of ``dtype`` from ``offset`` on, counted from
-    where ``base`` begins; ``conjugate`` and ``negative`` are PyTorch's notes on how they count."""
+    the begin of ``base``; ``conjugate`` and ``negative`` are PyTorch's lazy flags."""
 
     base: FromOutput | FromArgument
     shape: tuple[Index, ...]
@@ -128,20 +128,20 @@ class FromView:
 
 @dataclass(frozen=True)
 class FromSizes:
-    """A result that is no tensor: a size, or whatever is the same in every call."""
+    """A result that is not a tensor: a size, or a constant."""
 
     value: Any
 
 
 Writes = Sequence[int]
-"""Arguments, by position, that a graph changes to its last results."""
+"""Arguments, by position, that a graph mutates to its last results."""
 
 Result = FromOutput | FromArgument | FromView | FromSizes
 
 
 @dataclass(frozen=True)
 class ValueCheck:
-    """An operator of PyTorch's that raises if the tensor it is called with is not as it should."""
+    """A PyTorch operator that raises if its tensor is invalid."""
 
     operator: Callable[[torch.Tensor], object]
     value: FromOutput | FromArgument
@@ -154,11 +154,11 @@ def import_traced(
     writes: Writes = (),
     device: str = HOST,
 ) -> Traced:
-    """``module``, whose nodes carry fake tensors, as far as it can be converted.
+    """``module``, whose nodes carry fake tensors, converted as far as possible.
 
-    With ``sharing`` results that are views of others, or of arguments, lie in their memory.  The
-    last results are ``writes``, what arguments become: they are computed in place where nobody
-    can tell.  Tensors are on the host, or on a ``device`` of this kind.
+    With ``sharing``, results that are views of others, or of arguments, alias their memory.  The
+    last results are ``writes``, the new values of arguments: they are computed in place if that is
+    not observable.  Tensors are on the host, or on a ``device`` of this kind.
     """
     return _Import(module, name, device).traced(sharing, writes)
 
@@ -170,7 +170,7 @@ class _Import:
         found = dimensions([(n.name, n.meta.get("val"), ()) for n in self._nodes], _bounds_of, {})
         self._sizes: dict[str, tuple[int, int | None]] = dict(found.places)
         self._numbers: dict[int, str] = {}  # symbols of arguments, by position
-        self._nothing: dict[str, Index] = {}  # sizes that are 0 to who calls, who has the whole
+        self._nothing: dict[str, Index] = {}  # sizes that are 0 to the caller, who keeps the whole
         self._carried = self._carriers(found.names, found.bounds)
         self._emitter = Emitter(GraphBuilder(name, found.bounds), found.bounds)
         self._conversion = PartialConversion(
@@ -182,8 +182,8 @@ class _Import:
         self._places: dict[fx.Node, FromOutput] = {}
 
     def _carriers(self, names: dict[str, Index], bounds: dict[str, Range]) -> dict[int, str]:
-        """Numbers among the arguments that no tensor's extent tells, by position; those that may
-        be negative are noted, to be read when the graph is run.
+        """Numbers among the arguments that are not extents of any tensor, by position; those that
+        may be negative are recorded, to be read when the graph runs.
 
         Those that stand for the lengths of nested tensors are passed on, and nothing else.
         """
@@ -208,14 +208,14 @@ class _Import:
     def traced(self, sharing: bool, writes: Writes) -> Traced:
         orders = [self._place(position, node) for position, node in enumerate(self._nodes)]
         for node, order in zip(self._nodes, orders, strict=True):
-            self._turn(node, order)  # once all inputs have their names
+            self._turn(node, order)  # after all inputs are named
         self._conversion.run(self._module.graph)
         (given,) = self._module.graph.output_node().args
         single = isinstance(given, fx.Node)
         wanted = (given,) if single else cast("Sequence[object]", given)
         shared = shared_results(self._module.graph, wanted) if sharing else {}
         results = tuple(self._result(r, shared) for r in wanted)
-        checks = tuple(self._checks())  # before outputs are listed, among which their values are
+        checks = tuple(self._checks())  # before outputs are listed, which include their values
         places = self._in_place(results, checks, writes)
         interface = TracedInterface(
             tuple(self._inputs),
@@ -236,7 +236,7 @@ class _Import:
         return Traced(graph, interface, self._conversion.reasons)
 
     def _place(self, position: int, node: fx.Node) -> tuple[int, ...]:
-        """Makes an argument an input in the order of its memory, which are these axes."""
+        """Makes an argument an input with its axes in memory order, which is returned."""
         fake, conversion = node.meta.get("val"), self._conversion
         conversion.values[node] = None
         if position in self._carried:
@@ -250,10 +250,10 @@ class _Import:
         try:
             return self._input(position, node, fake)
         except UnsupportedForm:
-            return ()  # what uses it is not converted and says so
+            return ()  # its users are not converted and report it
 
     def _number(self, position: int, node: fx.Node) -> None:
-        """Makes an argument that is a number an input, which is read before all else.
+        """Makes a numeric argument an input that is read first.
 
         Sizes are never negative, so it is the difference of two, of which one is 0.
         """
@@ -281,7 +281,7 @@ class _Import:
         return axes
 
     def _turn(self, node: fx.Node, axes: tuple[int, ...]) -> None:
-        """The value of an argument, its axes as PyTorch counts them."""
+        """The value of an argument, its axes in PyTorch's order."""
         value = self._conversion.values[node]
         if not isinstance(value, str) or axes == tuple(range(len(axes))):
             return
@@ -301,15 +301,15 @@ class _Import:
         if not isinstance(fake, torch.Tensor):
             return FromSizes(self._known(fake))
         if not isinstance(self._conversion.values.get(given), str):
-            return FromSizes(None)  # there are problems, and nobody runs this
+            return FromSizes(None)  # there are problems, so this is never run
         view = self._view(fake, shared[given], shared) if given in shared else None
         return view or self._output(given, fake)
 
     def _in_place(
         self, results: Sequence[Result], checks: Sequence[ValueCheck], writes: Writes
     ) -> dict[int, int]:
-        """Outputs that may be computed where an input is, and which: nothing else is given of
-        either, and both lie in memory in the same way."""
+        """Outputs that may be computed in an input's memory, and in which: neither has other
+        aliases among the results, and both have the same layout."""
         plain = results[: len(results) - len(writes)]
         used = [r.base if isinstance(r, FromView) else r for r in plain]
         used += [check.value for check in checks]
@@ -335,11 +335,11 @@ class _Import:
         return found
 
     def _lying(self, result: FromOutput) -> tuple[Index, ...]:
-        """The shape of an output as it lies in memory."""
+        """The shape of an output as laid out in memory."""
         return self._emitter.type_of(self._names[result.place]).shape
 
     def _checks(self) -> Iterator[ValueCheck]:
-        """Those of values, unless there are problems, and nobody makes any."""
+        """Value checks; none if there are problems."""
         for node in () if self._conversion.reasons else self._module.graph.nodes:
             if is_value_check(node):
                 check, tensor = value_check(node)
@@ -385,14 +385,14 @@ class _Import:
 
 
 def _is_idle(node: fx.Node, fake: torch.Tensor) -> bool:
-    """Whether nothing reads an argument, and no size depends on it."""
+    """Whether an argument is unused, and no size depends on it."""
     return is_token(node) or (not node.users and all(isinstance(size, int) for size in fake.shape))
 
 
 def _strides(shape: Sequence[Index], order: Sequence[int]) -> tuple[Index, ...]:
     """Those of a dense tensor with its axes in ``order``, the outermost first.
 
-    As PyTorch has them, an axis without elements counts as one of a single element.
+    As in PyTorch, an axis of extent 0 counts as 1.
     """
     strides: dict[int, Index] = {}
     step: Index = 1
@@ -403,7 +403,7 @@ def _strides(shape: Sequence[Index], order: Sequence[int]) -> tuple[Index, ...]:
 
 
 def _bounds_of(size: Any) -> Range:
-    """What PyTorch knows of a size that is a symbol."""
+    """PyTorch's bounds of a size that is a symbol."""
     node = size.node
     return range_of(node.shape_env.var_to_range.get(node.expr))
 

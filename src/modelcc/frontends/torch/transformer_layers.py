@@ -1,7 +1,7 @@
-"""Rules for PyTorch's operators that are a whole layer of a transformer, as it has for inference.
+"""Decompositions of PyTorch's operators for whole transformer layers in inference.
 
-They do what ``native/transformers/transformer.cpp`` and ``attention.cpp`` do: a mask hides what is
-not zero in it, whatever its type.
+They match ``native/transformers/transformer.cpp`` and ``attention.cpp``: a mask hides where it is
+nonzero, whatever its type.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch.nn import functional
 
 Tensor = torch.Tensor
 OF_QUERIES, OF_KEYS = 0, 1
-"""Masks of [queries, keys], and of [batch, keys]; others are [batch, heads, queries, keys]."""
+"""Kinds of masks: [queries, keys], and [batch, keys]; others are [batch, heads, queries, keys]."""
 
 
 def transformer_rules() -> dict[Any, Callable[..., Any]]:
@@ -78,7 +78,7 @@ def _multi_head_attention(
 
 
 def _of_four_axes(mask: Tensor, kind: int | None) -> Tensor:
-    """``mask`` as it broadcasts to [batch, heads, queries, keys]."""
+    """``mask`` reshaped to broadcast to [batch, heads, queries, keys]."""
     if kind == OF_QUERIES:
         return mask[None, None]
     return mask[:, None, None] if kind == OF_KEYS else mask

@@ -1,4 +1,4 @@
-"""Handlers of images in other sizes, and at positions that a tensor gives."""
+"""Handlers of resampled images: resized, and sampled at positions given by a tensor."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Scales = Sequence[float | None]
 MODES = ("linear", "nearest", "cubic")
 PADDINGS = ("zeros", "border", "reflection")
 _WHOLE = float(1 << 32)
-"""A factor by which all results lie at the first corner."""
+"""A scale at which all results sample the first corner."""
 
 
 @dataclass(frozen=True)
 class Upsampling:
-    """One kind of resizing: ``aligned`` corners are an argument of all but the nearest ones."""
+    """One mode of resizing: ``aligned`` corners are an argument except for the nearest ones."""
 
     mode: Mode
     exact: bool = False
@@ -42,7 +42,7 @@ class Upsampling:
         return self._resized(call, x, aligned, scales)
 
     def by_factors(self, call: Aten, x: Value, _: object, *rest: Any) -> Value:
-        """Where all factors come as one argument, or none."""
+        """For overloads with all factors in one argument, or none."""
         aligned, (factors,) = self._options(rest)
         return self._resized(call, x, aligned, factors or ())  # type: ignore[arg-type]
 
@@ -94,7 +94,7 @@ class Upsampling:
         )  # fmt: skip
 
     def _places(self, size: int, count: int, scale: Any) -> Array:
-        """What each result is a copy of, by PyTorch's arithmetic in f32."""
+        """The source index of each result, by PyTorch's arithmetic in f32."""
         if count == 2 * size and not self.exact:
             return np.arange(count) // 2
         ratio = np.float32(size) / np.float32(count) if scale is None else np.float32(1 / scale)
@@ -102,7 +102,7 @@ class Upsampling:
         return np.minimum(np.floor(at * ratio).astype(np.int64), size - 1)
 
     def table(self, names: Sequence[str]) -> dict[str, Callable[..., Value]]:
-        """The handlers of operators of these names, in all their forms."""
+        """The handlers of operators of these names, in all overloads."""
         found: dict[str, Callable[..., Value]] = {}
         for name in names:
             found |= {f"{name}.default": self.forward, f"{name}.vec": self.by_factors}
@@ -111,8 +111,8 @@ class Upsampling:
 
 
 def _between_corners(size: Index, count: Index) -> Scale | None:
-    """The factor of an axis for filters against aliasing: PyTorch aligns no corners with them, but
-    takes their ratio, which is 0 for a single element."""
+    """The scale of an axis for antialiasing filters: PyTorch aligns no corners with them, but takes
+    their ratio, which is 0 for a single element."""
     if size in (1, count):
         return None
     whole, result = number_of(size, "image"), number_of(count, "image")
@@ -131,7 +131,7 @@ def grid_sample_backward(
     call: Aten, dy: Value, x: Value, grid: Value, mode: int, padding: int, align_corners: bool,
     wanted: Sequence[bool],
 ) -> list[Value | None]:  # fmt: skip
-    """Gradients of the image and of the positions, as those of what reads it there."""
+    """Gradients of the image and of the positions."""
     run = Recorder(call)
     y = grid_sample(call, Value(run, x.name), Value(run, grid.name), mode, padding, align_corners)
     found = adjoints(call, run.nodes, {y.name: dy.name}, (x.name, grid.name))
@@ -147,9 +147,9 @@ def _slope(call: Aten, x: Value, gradient: str | None) -> Value:
 
 
 def _with_border(call: Aten, x: Value, grid: Value, align_corners: bool) -> tuple[Value, Value]:
-    """The image with its border around it, as wide as a filter sees, and the grid moved along.
+    """The image padded by the width of the filter, and the grid shifted accordingly.
 
-    PyTorch keeps each element of a filter inside, the op the position that the filter is for.
+    PyTorch clamps each tap of a filter, the op the position of the filter.
     """
     width, rank = 3, x.type.rank - 2
     pads = (0, 0, *(width,) * rank)

@@ -1,4 +1,4 @@
-"""Handlers of shapes and parts: views of PyTorch, which are values of their own here."""
+"""Handlers of reshapes and slices: views in PyTorch, separate values here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def view(call: Aten, x: Value, *_: object) -> Value:
 
 
 def retyped(call: Aten, x: Value, dtype: DType) -> Value:
-    """The bits of the elements as another type of as many."""
+    """Bitcast of the elements to another type of the same width."""
     if dtype.bits != x.type.dtype.bits or BOOL in (dtype, x.type.dtype):
         unsupported(f"a view of {x.type.dtype} as {dtype}")
     return x if dtype == x.type.dtype else of(BitCast(dtype), x)
@@ -58,12 +58,12 @@ def expand(call: Aten, x: Value, *_: object) -> Value:
 
 
 def expanded(x: Value, shape: tuple[Index, ...]) -> Value:
-    """``x`` in a shape of as many axes or more."""
+    """``x`` expanded to a shape of at least as many axes."""
     return x if x.type.shape == shape else of(Expand(shape), x)
 
 
 def concatenated(call: Aten, axis: int, *parts: Value) -> Value:
-    """``parts`` one after another along ``axis``."""
+    """``parts`` concatenated along ``axis``."""
     return Value(call, joined(call, axis, [p.name for p in parts]))
 
 
@@ -89,14 +89,14 @@ def select(call: Aten, x: Value, dim: int, index: Index) -> Value:
 
 
 def _inside(call: Aten, index: Index, extent: Index) -> Index:
-    """An index that has to be one of an axis, from its front."""
+    """A nonnegative index, required to be within an axis."""
     first = from_front(index, extent, call.bounds)
     call.emitter.require([(first, ">=", 0), (first, "<", extent)], call.source)
     return first
 
 
 def concatenate(call: Aten, tensors: Sequence[Value], dim: int = 0) -> Value:
-    """Empty vectors among the parts count for nothing, whatever the rank of the others."""
+    """Empty vectors among the parts are ignored, whatever the rank of the others."""
     parts = [call.as_value(t) for t in tensors if t.type.shape != (0,)]
     if not parts:
         return call.as_value(tensors[0])
@@ -121,7 +121,7 @@ def slice_scatter(
 
 
 def select_scatter(call: Aten, x: Value, source: Value, dim: int, index: Index) -> Value:
-    """``x`` with ``source`` in place of what has ``index`` along an axis."""
+    """``x`` with ``source`` in place of index ``index`` along an axis."""
     extents = x.type.shape
     axis = call.axis(dim, len(extents))
     first = _inside(call, index, extents[axis])
@@ -132,7 +132,7 @@ def select_scatter(call: Aten, x: Value, source: Value, dim: int, index: Index) 
 def replaced(
     call: Aten, x: Value, source: Value, axis: int, part: tuple[Index, Index, Index]
 ) -> Value:
-    """A neighbouring part is put between what is left; others are chosen by their place."""
+    """A contiguous part by concatenation; a strided one by selection."""
     (first, count, step), extents = part, x.type.shape
     if step != 1:
         return _chosen(call, x, source, axis, part)
@@ -146,7 +146,7 @@ def replaced(
 def _chosen(
     call: Aten, x: Value, source: Value, axis: int, part: tuple[Index, Index, Index]
 ) -> Value:
-    """Where the part is, ``source`` with room between its elements."""
+    """Selects ``source``, spread to the part's indices, by a mask."""
     (first, count, step), extents = part, x.type.shape
     inside = (*extents[:axis], count, *extents[axis + 1 :])
     places = spread(call.made(Full(inside, True, BOOL)), extents, axis, first, step)
@@ -175,7 +175,7 @@ def select_backward(call: Aten, dy: Value, sizes: Sequence[Index], dim: int, ind
 
 
 def spread(x: Value, shape: tuple[Index, ...], axis: int, first: Index, step: Index) -> Value:
-    """Zeros of ``shape`` with ``x`` at every ``step``-th place along ``axis`` from ``first`` on."""
+    """Zeros of ``shape`` with ``x`` at ``first``, then at stride ``step`` along ``axis``."""
     starts = tuple(first if a == axis else 0 for a in range(len(shape)))
     steps = tuple(step if a == axis else 1 for a in range(len(shape)))
     return of(Unslice(starts, steps, shape), x)
