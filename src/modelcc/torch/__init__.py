@@ -1,4 +1,4 @@
-"""PyTorch's models in modelcc: the backend of ``torch.compile``, and what it makes of a model.
+"""PyTorch's models in modelcc: the backend of ``torch.compile``, and a report of what it compiles.
 
 >>> import modelcc.torch, torch                                   # doctest: +SKIP
 >>> fast = torch.compile(model, backend="modelcc")                # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""A compiled graph as PyTorch calls it: tensors in and out, passed on as pointers."""
+"""A compiled graph callable with PyTorch tensors, passed as pointers."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ from modelcc.runtime.session import Session
 from modelcc.torch.tensor_memory import Shape, TensorMemory
 
 KEPT = 1024
-"""Layouts of a graph; those of a growing sequence would fill memory otherwise."""
+"""Cached layouts per graph; a growing sequence would otherwise fill memory."""
 
 
 @dataclass(frozen=True)
 class CallLayout:
-    """What calls with the same sizes have in common.
+    """State shared by calls with the same sizes.
 
-    ``prepared`` is what running takes, ``makes`` are extents, strides and types of new tensors,
-    ``strides`` those of inputs,
-    ``known`` the results that are sizes, ``views`` extents, strides and offsets of those that are
-    views.
+    ``prepared`` is the argument of running, ``makes`` are extents, strides and dtypes of new
+    tensors, ``strides`` those of inputs, ``known`` the results that are sizes, ``views`` extents,
+    strides and offsets of those that are views.
     """
 
     prepared: Any
@@ -44,9 +43,9 @@ class CallLayout:
 class CompiledCall:
     """Called with the arguments of the traced graph in a list, which it empties.
 
-    Safe to call from several threads.  PyTorch's guards and its autograd vouch for types, shapes
-    and strides; ``checked`` looks at strides in each call, for arguments that come from operators
-    that PyTorch runs.
+    Safe to call from several threads.  PyTorch's guards and its autograd guarantee types, shapes
+    and strides; ``checked`` verifies strides in each call, for arguments computed by operators that
+    PyTorch runs.
     """
 
     def __init__(
@@ -56,8 +55,8 @@ class CompiledCall:
         memory: TensorMemory,
         checked: bool = False,
     ) -> None:
-        """``session`` is of the graph with this ``interface``, whose tensors are in ``memory``."""
-        self._boxed_call = True  # of the object, whose dictionary wrappers copy
+        """``session`` runs the graph with this ``interface``, whose tensors are in ``memory``."""
+        self._boxed_call = True  # on the instance: wrappers copy its dictionary
         self._interface = interface
         self._session = session
         self._memory = memory
@@ -98,11 +97,11 @@ class CompiledCall:
         return results[0] if self._interface.single else results
 
     def unboxed(self, *arguments: Any) -> Any:
-        """As a call, for arguments one by one."""
+        """As a call, with separate arguments."""
         return self(list(arguments))
 
     def _brought(self, arguments: list[Any], layout: CallLayout) -> list[Any]:
-        """Tensors as the graph wants them, copies only where they must be."""
+        """Tensors in the layout that the graph requires, copied only if necessary."""
         held: list[Any] = []
         for given, strides in zip(self._interface.inputs, layout.strides, strict=True):
             tensor: Any = None if given.carrier else arguments[given.argument]
@@ -157,7 +156,7 @@ class CompiledCall:
 
 
 def _evaluator(interface: TracedInterface) -> Callable[[Shape], tuple[Shape, ...]]:
-    """From sizes to shapes and then strides of inputs, both of each output, the sizes among
+    """A function from sizes to: shapes and strides of inputs, both of each output, the sizes among
     results, and shape, strides and offset of each view."""
     values = [r.value for r in interface.results if isinstance(r, FromSizes)]
     views = [r for r in interface.results if isinstance(r, FromView)]
@@ -172,13 +171,13 @@ def _evaluator(interface: TracedInterface) -> Callable[[Shape], tuple[Shape, ...
 
 
 def _with_strides(tensor: torch.Tensor, strides: Shape) -> torch.Tensor:
-    """A copy that lies in memory by these ``strides``."""
+    """A copy with these ``strides``."""
     made = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
     return made.copy_(tensor)
 
 
 def _view(base: Any, view: FromView, place: tuple[Shape, Shape, int]) -> Any:
-    """``view`` in the memory of ``base``, at a ``place`` in elements of its own type."""
+    """``view`` in the memory of ``base``, at offset ``place`` in elements of its own type."""
     shape, strides, offset = place
     if view.dtype == base.dtype:
         found = reinterpreted(base, shape, strides, offset)

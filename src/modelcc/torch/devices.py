@@ -1,4 +1,4 @@
-"""Which device a traced graph is on, and what it is compiled for."""
+"""The device of a traced graph, and the target to compile for."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from modelcc.frontends.torch.partial_conversion import HOST
 from modelcc.ir.errors import ModelError
 
 GPU = "cuda"
-"""PyTorch's name for GPUs of NVIDIA's, and, if it was built for ROCm, of AMD's."""
+"""PyTorch's name for NVIDIA GPUs, and for AMD GPUs if it was built for ROCm."""
 
 _WHERE = ("torch.compile",)
 
 
 def graph_device(module: fx.GraphModule) -> torch.device | None:
-    """The GPU that inputs of a graph that Dynamo has traced are on, None if all are on the host;
+    """The GPU of the inputs of a graph traced by Dynamo, None if all are on the host;
     :class:`ModelError` for other devices, and for several."""
     found: torch.device | None = None
     for node in module.graph.nodes:
@@ -39,8 +39,8 @@ def graph_device(module: fx.GraphModule) -> torch.device | None:
 
 
 def target_on(device: torch.device, arguments: Mapping[str, Any]) -> str:
-    """The target for a graph on a GPU: the one that is asked for, or that of this GPU, with its
-    number; :class:`ModelError` for one that has its tensors elsewhere."""
+    """The target for a graph on a GPU: the requested one, or that of this GPU, with its index;
+    :class:`ModelError` for one on another device."""
     kind, index = "amdgpu" if torch.version.hip else "cuda", str(device.index or 0)
     asked = str(arguments.get("target", kind))
     first, *words = asked.split(":")

@@ -1,8 +1,8 @@
-"""Dropout whose masks PyTorch draws before all else, so that what computes stays one program.
+"""Dropout with masks that PyTorch draws ahead of all computation, which then stays one program.
 
-PyTorch's operator draws a mask and applies it.  Which one depends on its generator, and on where
-and what kind of tensor it is for, but not on the elements: it is asked for that of a tensor without
-contents, and compiled code applies it.
+PyTorch's operator draws a mask and applies it.  The mask depends on its generator, and on the
+device, dtype and shape of the tensor, but not on its elements: it is drawn for an uninitialised
+tensor, and compiled code applies it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ATEN: Any = torch.ops.aten
 
 
 def masks_apart(module: fx.GraphModule) -> fx.GraphModule:
-    """``module``, whose dropout of tensors of known sizes takes no operand that is computed."""
+    """``module``, in which dropout of tensors of known sizes has no computed operand."""
     if not any(_is_known(node) for node in module.graph.nodes):
         return module
     own: Any = fx.GraphModule(module, copy.deepcopy(module.graph))
@@ -32,7 +32,7 @@ def masks_apart(module: fx.GraphModule) -> fx.GraphModule:
 
 
 def _is_known(node: fx.Node) -> bool:
-    """Whether ``node`` is dropout in training of a tensor whose memory is known."""
+    """Whether ``node`` is dropout in training of a tensor with a known layout."""
     if node.target is not _ATEN.native_dropout.default or node.args[2] is not True:
         return False
     x, *_ = node.all_input_nodes
@@ -42,7 +42,7 @@ def _is_known(node: fx.Node) -> bool:
 
 
 def _apply_mask(graph: fx.Graph, node: fx.Node) -> None:
-    """Have ``node`` draw its mask, which products behind it apply, as its kernel does."""
+    """Makes ``node`` draw its mask, which subsequent products apply, as its kernel does."""
     (x,) = node.all_input_nodes
     fake, share = x.meta["val"], node.args[1]
     assert isinstance(share, int | float)

@@ -43,7 +43,7 @@ OPTIONS = frozenset(
         *("measured", "cache", "separate"),
     }
 )
-"""Those of :func:`modelcc.compile` that make sense for any graph, and our own."""
+"""Options of :func:`modelcc.compile` that apply to any graph, and our own."""
 
 MODES: Mapping[str, Mapping[str, object]] = MappingProxyType(
     {
@@ -53,11 +53,11 @@ MODES: Mapping[str, Mapping[str, object]] = MappingProxyType(
         "max-autotune-no-cudagraphs": {"tuned": True},
     }
 )
-"""PyTorch's modes, as options: calls have no overhead that one could take away, and nothing is
-measured while a graph is compiled."""
+"""PyTorch's modes, as options: calls have no overhead left to remove, and nothing is measured while
+a graph is compiled."""
 
 Observer = Callable[[str, Parted], None]
-"""Called with ``forward``, ``backward`` or ``inference`` and what became of the graph."""
+"""Called with ``forward``, ``backward`` or ``inference`` and the partitioned graph."""
 
 
 def backend(
@@ -67,15 +67,15 @@ def backend(
     options: Mapping[str, Any] | None = None,
     mode: str | None = None,
 ) -> Callable[..., Any]:
-    """``torch.compile(model, backend="modelcc")``: forward, and backward where that is asked for.
+    """``torch.compile(model, backend="modelcc")``: forward, and backward if requested.
 
     ``options`` are arguments of :func:`modelcc.compile` (``threads`` is PyTorch's number by
-    default), and ``freeze``: parameters are constants then and packed once, in graphs without
-    gradients; they must not change any more.  With ``release``, which freezes, too, PyTorch's own
-    memory of these parameters is freed: the model cannot be used otherwise any more.  Another
-    process compiles, or this one if ``separate`` is given as False.  ``mode`` is one of ``MODES``.
-    Operators that modelcc lacks run in PyTorch, see :func:`modelcc.torch.explain`.  A graph whose
-    inputs are on a GPU is compiled for it.  :class:`ModelError` for tensors of other
+    default), and ``freeze``: parameters become constants, packed once, in graphs without gradients;
+    they must not change afterwards.  With ``release``, which freezes, too, PyTorch's own memory of
+    these parameters is freed: the model cannot be used outside the compiled graph afterwards.
+    Another process compiles, or this one if ``separate`` is False.  ``mode`` is one of
+    ``MODES``.  Operators that modelcc lacks run in PyTorch, see :func:`modelcc.torch.explain`.  A
+    graph whose inputs are on a GPU is compiled for it.  :class:`ModelError` for tensors of other
     devices, unknown options and modes.
     """
     return compiled_by(_request(options, mode), module, examples)
@@ -83,9 +83,9 @@ def backend(
 
 @dataclass(frozen=True)
 class BackendRequest:
-    """What to compile with: arguments of :func:`modelcc.compile`, and who wants to know.
+    """What to compile with: arguments of :func:`modelcc.compile`, and an optional observer.
 
-    ``device`` is the GPU that tensors of the graph are on, None if all are on the host.
+    ``device`` is the GPU of the graph's tensors, None if all are on the host.
     """
 
     arguments: Mapping[str, Any]
@@ -113,7 +113,7 @@ def _request(options: Mapping[str, Any] | None, mode: str | None) -> BackendRequ
 def compiled_by(
     request: BackendRequest, module: fx.GraphModule, examples: Sequence[Any]
 ) -> Callable[..., Any]:
-    """``module``, as Dynamo has traced it, compiled as ``request`` says."""
+    """``module``, as traced by Dynamo, compiled as ``request`` says."""
     device = graph_device(module)
     if device is not None:
         arguments = {**request.arguments, "target": target_on(device, request.arguments)}
@@ -138,17 +138,17 @@ def compiled_by(
 
 
 def _sets_memory(module: fx.GraphModule) -> bool:
-    """Whether a tensor gets other memory, as by ``x.data = y``: AOTAutograd wants to keep that in
-    the graph, where PyTorch runs it."""
+    """Whether a tensor's storage is replaced, as by ``x.data = y``: AOTAutograd requires that this
+    is kept in the graph, where PyTorch runs it."""
     tensor: Any = torch.Tensor  # set_ has no type
     return any(node.target is tensor.set_ for node in module.graph.nodes)
 
 
 def _learns(module: fx.GraphModule) -> bool:
-    """Whether a result has gradients.
+    """Whether a result requires gradients.
 
-    Writes to arguments are not kept in such graphs: PyTorch would compute in backward again, from
-    what is written, what it needs of before.
+    Mutations of arguments are not kept in such graphs: PyTorch would recompute in backward, from
+    the mutated arguments, values that depend on the original ones.
     """
     results: Any = module.graph.output_node().all_input_nodes
     fakes: list[Any] = [node.meta.get("example_value") for node in results]
@@ -167,7 +167,7 @@ def _compiled(
         frozen = _frozen(examples)
         own = with_constants(module, frozen) if frozen else module
         call = _built(request, kind, own)
-        del own  # and with it what else shares the memory of constants
+        del own  # and with it other references to the memory of constants
         if request.release:
             read = call.constants if isinstance(call, _Boxed) else ()
             release(t for t in frozen.values() if not any(t is one for one in read))
@@ -191,10 +191,10 @@ def _built(
 
 
 class _Boxed:
-    """A module of torch.fx, called with a list of its arguments, which it empties."""
+    """A torch.fx module, called with a list of its arguments, which it empties."""
 
     def __init__(self, module: Any) -> None:
-        self._boxed_call = True  # of the object, whose dictionary wrappers copy
+        self._boxed_call = True  # on the instance: wrappers copy its dictionary
         self._module = module
 
     @property
@@ -220,8 +220,8 @@ def _call(request: BackendRequest, traced: Traced, checked: bool) -> CompiledCal
 
 
 def _arenas() -> Arenas:
-    """Those of the process, as long as there are compiled graphs: forward and backward, and one
-    graph and the next, do not run at once in a thread."""
+    """The process-wide arenas, alive while there are compiled graphs: forward and backward, and one
+    graph and the next, never run concurrently in a thread."""
     return _shared().setdefault("arenas", Arenas())
 
 
@@ -231,7 +231,7 @@ def _shared() -> WeakValueDictionary[str, Arenas]:
 
 
 def _frozen(examples: Sequence[Any]) -> Frozen:
-    """Parameters and buffers that no call changes, by their place among the arguments."""
+    """Parameters and buffers that no call mutates, by argument position."""
     context = TracingContext.try_get()
     metadata: Any = None if context is None else context.fw_metadata
     if metadata is None or len(metadata.input_info) != len(examples):

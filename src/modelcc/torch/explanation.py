@@ -1,4 +1,4 @@
-"""What ran where of a model that ``torch.compile`` compiles, and why."""
+"""A report of which parts of a model compiled by ``torch.compile`` ran where, and why."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class ExplainedGraph:
 
 @dataclass(frozen=True)
 class Explanation:
-    """All graphs of a model, and what Dynamo says of the places where it broke them.
+    """All graphs of a model, and Dynamo's reasons for its graph breaks.
 
-    Recurrent networks, for one, it traces only with ``torch._dynamo.config.allow_rnn``.
+    It traces recurrent networks only with ``torch._dynamo.config.allow_rnn``.
     """
 
     graphs: tuple[ExplainedGraph, ...]
@@ -48,9 +48,9 @@ class Explanation:
 
 
 def explain(model: Any, *inputs: Any, **named: Any) -> Explanation:
-    """What modelcc compiles of ``model``, called with these inputs, and what PyTorch runs.
+    """Which parts of ``model`` modelcc compiles, called with these inputs, and which PyTorch runs.
 
-    The model is compiled and called once; where a result has gradients, backward too.
+    The model is compiled and called once; if a result has gradients, backward too.
     """
     found: list[ExplainedGraph] = []
     request = BackendRequest({"threads": torch.get_num_threads()}, observer=partial(_note, found))
@@ -65,11 +65,11 @@ def explain(model: Any, *inputs: Any, **named: Any) -> Explanation:
 
 
 _BREAKS = ("graph_break", "unimplemented")
-"""What Dynamo counts where a graph ends, and where it leaves a function to PyTorch."""
+"""Dynamo's counters of graph breaks, and of functions left to PyTorch."""
 
 
 def _breaks(before: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    """Reasons that were not there ``before``, with Dynamo's hints and without its address."""
+    """New reasons since ``before``, with Dynamo's hints and without its URL."""
     for kind, known in before.items():
         for reason, count in counters[kind].items():
             if count > known.get(reason, 0):
@@ -77,7 +77,7 @@ def _breaks(before: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
 
 
 def _differentiate(model: Any, result: torch.Tensor) -> None:
-    """Run backward without leaving gradients anywhere."""
+    """Runs backward without storing gradients."""
     leaves = [p for p in model.parameters() if p.requires_grad] if _is_module(model) else []
     if leaves:
         torch.autograd.grad(result.sum(), leaves, allow_unused=True)

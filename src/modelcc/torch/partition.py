@@ -1,4 +1,4 @@
-"""What modelcc compiles of a traced graph and what PyTorch runs itself."""
+"""Partitioning of a traced graph: what modelcc compiles and what PyTorch runs itself."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ AFTER = "modelcc_after"
 """Name of an operand that keeps operators in order while the graph is split."""
 
 Frozen = Mapping[int, torch.Tensor]
-"""Arguments that never change, by position."""
+"""Constant arguments, by position."""
 
 
 @dataclass(frozen=True)
 class Parted:
     """A graph whose ``parts``, by the names of its modules, are compiled.
 
-    ``whole`` is in place of these if nothing is left for PyTorch.  ``problems`` are the operators
-    that PyTorch runs because modelcc cannot, ``compiled`` how many it does not.
+    ``whole`` is set instead if nothing is left for PyTorch.  ``problems`` are the operators that
+    PyTorch runs because modelcc cannot, ``compiled`` the number of others.
     """
 
     module: fx.GraphModule
@@ -44,7 +44,7 @@ class Parted:
 
 
 def with_constants(module: fx.GraphModule, frozen: Frozen) -> fx.GraphModule:
-    """A copy of ``module`` that has attributes in place of the arguments in ``frozen``."""
+    """A copy of ``module`` with attributes in place of the arguments in ``frozen``."""
     own: Any = fx.GraphModule(module, copy.deepcopy(module.graph))
     arguments = [node for node in own.graph.nodes if node.op == "placeholder"]
     for position, tensor in frozen.items():
@@ -61,7 +61,7 @@ def with_constants(module: fx.GraphModule, frozen: Frozen) -> fx.GraphModule:
 def parted(
     module: fx.GraphModule, sharing: bool = False, writes: Writes = (), device: str = HOST
 ) -> Parted:
-    """``module`` with what can be imported, and is worth a call, in modules of their own.
+    """``module`` with submodules for what can be imported, and is worth a call.
 
     ``sharing``, ``writes`` and ``device`` are those of :func:`import_traced`.
     """
@@ -83,7 +83,7 @@ def parted(
 
 
 def _makers(module: fx.GraphModule, refused: Collection[str]) -> set[str]:
-    """What makes tensors of nothing for operators that PyTorch runs, and for no others."""
+    """Nodes without inputs that create tensors only for operators that PyTorch runs."""
     return {
         node.name
         for node in module.graph.nodes
@@ -107,7 +107,8 @@ class _Importable(OperatorSupportBase):
 
 
 def _split(module: fx.GraphModule, refused: Collection[str]) -> tuple[fx.GraphModule, list[str]]:
-    """A copy in which all but what is ``refused`` is in modules, and their names."""
+    """A copy in which all nodes except ``refused`` ones are in submodules, and the names of
+    these."""
     own = fx.GraphModule(module, copy.deepcopy(module.graph))
     _chain([node for node in own.graph.nodes if node.name in refused])
     maker = CapabilityBasedPartitioner(own, _Importable(refused), allows_single_node_partition=True)
@@ -120,9 +121,10 @@ def _split(module: fx.GraphModule, refused: Collection[str]) -> tuple[fx.GraphMo
 
 
 def _chain(nodes: Sequence[fx.Node]) -> None:
-    """Make each of ``nodes`` whose order shows, or a part of its results, an operand of the next.
+    """Makes each of ``nodes`` with observable order, or a part of its results, an operand of the
+    next.
 
-    Of many results a part, since the partitioner leaves what is read by parts alone together.
+    Of several results a part, since the partitioner ignores values that are read by parts alone.
     """
     for before, node in pairwise([node for node in nodes if _is_ordered(node)]):
         parts = [user for user in before.users if user.target is operator.getitem]
@@ -130,7 +132,7 @@ def _chain(nodes: Sequence[fx.Node]) -> None:
 
 
 def _is_ordered(node: fx.Node) -> bool:
-    """Whether an operator draws random numbers, or may do what its results do not tell."""
+    """Whether an operator draws random numbers, or may have side effects."""
     if not isinstance(node.target, torch._ops.OpOverload):
         return True
     drawing = torch.Tag.nondeterministic_seeded in node.target.tags
@@ -138,7 +140,7 @@ def _is_ordered(node: fx.Node) -> bool:
 
 
 def _computing(nodes: Any) -> int:
-    """How many of ``nodes`` compute elements; views and sizes cost PyTorch nothing."""
+    """The number of ``nodes`` that compute elements; views and sizes cost PyTorch nothing."""
     return sum(map(_computes, nodes))
 
 

@@ -1,4 +1,4 @@
-"""Positions that PyTorch reads as numbers, which no backend can trace."""
+"""Tensor subscripts that PyTorch reads as numbers, which no backend can trace."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from torch.utils._pytree import tree_leaves
 from modelcc.frontends.torch.locations import location
 
 _NUMBERS = (torch.int8, torch.int16, torch.int32, torch.int64)
-"""Types of which PyTorch takes an element for a number; others are masks."""
+"""Dtypes of which PyTorch takes an element as a number; others are masks."""
 
 
 def check_positions(module: fx.GraphModule) -> None:
-    """That no subscript of ``module``, which AOTAutograd could not trace, is an integer tensor
-    without axes, as in ``x[:, position]``.
+    """Checks that no subscript of ``module``, which AOTAutograd failed to trace, is an integer
+    scalar tensor, as in ``x[:, position]``.
 
-    PyTorch takes its element for a number, whose value Dynamo guards.  DataDependentOutputException
-    names the place and the remedy; Dynamo breaks the graph then.
+    PyTorch takes its element as a number, whose value Dynamo guards.  DataDependentOutputException
+    names the line and the remedy; Dynamo then breaks the graph.
     """
     for node in module.graph.nodes:
         if node.target in (operator.getitem, operator.setitem):

@@ -1,6 +1,6 @@
 """Recurrent networks in traced graphs: operators of modelcc, one for each layer, with gradients.
 
-PyTorch's own rules take them apart step by step.  Dynamo traces these networks only where
+PyTorch's own decompositions unroll them step by step.  Dynamo traces these networks only if
 ``torch._dynamo.config.allow_rnn`` is set, and leaves them to PyTorch otherwise.
 """
 
@@ -20,7 +20,7 @@ _NETWORKS = {
 }
 
 _KEPT = {"lstm": 4, "gru": 4, "rnn_tanh": 1, "rnn_relu": 1}
-"""Values of a unit that gradients read besides its states: gates and what they are applied to."""
+"""Values per unit that gradients read besides its states: gates and their operands."""
 
 _LIBRARY = torch.library.Library("modelcc", "FRAGMENT")
 _LIBRARY.define(
@@ -33,7 +33,7 @@ _LIBRARY.define(
 
 
 def by_layers(module: fx.GraphModule) -> None:
-    """Have the recurrent networks of ``module`` traced layer by layer."""
+    """Makes the recurrent networks of ``module`` be traced layer by layer."""
     for node in module.graph.nodes:
         if node.op == "call_function" and node.target in _NETWORKS:
             node.target = _network(node.target, _NETWORKS[node.target])
@@ -44,7 +44,7 @@ def _network(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
     def network(*given: Any) -> Any:
         if _is_plain(*given):
             return _layers(kind, *given)
-        with torch.backends.mkldnn.flags(enabled=False):  # whose operator hands out no workspace
+        with torch.backends.mkldnn.flags(enabled=False):  # whose operator returns no workspace
             return function(*given)
 
     network.__name__ = f"{kind}_by_layers"
@@ -52,7 +52,7 @@ def _network(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
 
 
 def _is_plain(x: torch.Tensor, states: Any, params: Any, has_biases: Any, *_: Any) -> bool:
-    """Whether sequences are of one length, all of one type, and states are not projected."""
+    """Whether sequences have equal lengths, all tensors one type, and states are not projected."""
     if not isinstance(has_biases, bool):
         return False
     first = (states,) if isinstance(states, torch.Tensor) else states

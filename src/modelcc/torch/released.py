@@ -1,4 +1,4 @@
-"""Parameters whose elements compiled code keeps, and PyTorch no more."""
+"""Parameters whose elements are kept by compiled code alone, no longer by PyTorch."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from modelcc.ir.errors import ModelError
 _OF_SHAPE = frozenset(
     {"dim", "element_size", "is_complex", "is_floating_point", "numel", "size", "stride"}
 )
-"""Methods that look at no element."""
+"""Methods that read no elements."""
 
 
 class ReleasedParameter(torch.nn.Parameter):
-    """A parameter without memory: it has a type and a shape, and no elements.
+    """A parameter without memory: it has a dtype and a shape, and no elements.
 
-    PyTorch's guards are met, and a program that computes with it is told why it cannot.
+    It satisfies PyTorch's guards; computing with it raises an explanation.
     """
 
     @classmethod
@@ -45,9 +45,9 @@ class ReleasedParameter(torch.nn.Parameter):
 
 
 def release(tensors: Iterable[torch.Tensor]) -> None:
-    """Take the elements from those of ``tensors`` that are parameters.
+    """Frees the elements of those of ``tensors`` that are parameters.
 
-    Their memory is freed as soon as no other tensor is in it.
+    Their memory is freed as soon as no other tensor shares it.
     """
     given: Iterable[Any] = tensors
     for tensor in given:

@@ -1,4 +1,4 @@
-"""Where the tensors of a compiled graph are, and how it is run on them."""
+"""Memory of the tensors of a compiled graph, and running it on them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from modelcc.runtime.signature import Signature
 Shape = tuple[int, ...]
 
 Empty = Callable[[Shape, Shape, torch.dtype], Any]
-"""A new tensor of an extent, strides and type."""
+"""Allocates a tensor of given extents, strides and dtype."""
 
 
 class TensorMemory(Protocol):
-    """Where the inputs and outputs of one graph are."""
+    """Memory of the inputs and outputs of one graph."""
 
     def outputs(self) -> Sequence[Empty]:
-        """What makes each output."""
+        """Allocators of the outputs."""
         ...
 
     def prepared(self, signature: Signature) -> Any:
@@ -39,7 +39,7 @@ class TensorMemory(Protocol):
 
 @dataclass(frozen=True)
 class HostMemory:
-    """All of them are in this machine's memory; calls take one of the ``arenas``."""
+    """All in host memory; each call takes one of the ``arenas``."""
 
     interface: TracedInterface
     session: Session
@@ -61,9 +61,9 @@ class HostMemory:
 
 @dataclass(frozen=True)
 class GpuMemory:
-    """They are on a GPU but for those that the ``interface`` says are on the host.
+    """On a GPU except for those that the ``interface`` places on the host.
 
-    ``stream`` is what PyTorch works in there now, and ``empty`` makes tensors there.
+    ``stream`` is PyTorch's current stream, and ``empty`` allocates tensors there.
     """
 
     interface: TracedInterface
@@ -88,7 +88,7 @@ class GpuMemory:
 
 
 def gpu_memory(interface: TracedInterface, session: Session, device: torch.device) -> GpuMemory:
-    """Tensors on ``device``, in the streams that PyTorch has there."""
+    """Tensors on ``device``, run in PyTorch's current streams."""
 
     def stream() -> int:
         return torch.cuda.current_stream(device).cuda_stream

@@ -1,7 +1,7 @@
-"""Linear interpolation in traced graphs: operators that stay whole, forward and backward.
+"""Linear interpolation in traced graphs: operators that are not decomposed, forward and backward.
 
-PyTorch's own rules take ``a + (b - a) * w``, which is NaN between equal infinities and where
-``b - a`` overflows; its kernels add what both are multiplied by.
+PyTorch's own decompositions compute ``a + (b - a) * w``, which is NaN between equal infinities and
+where ``b - a`` overflows; its kernels compute a weighted sum.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LINEAR: dict[tuple[str, int], Any] = {
 
 
 def keep_upsampling(module: fx.GraphModule) -> None:
-    """Have the linear interpolations of ``module`` traced as operators."""
+    """Makes the linear interpolations of ``module`` be traced as operators."""
     for node in module.graph.nodes:
         if node.op == "call_function" and node.target is torch.nn.functional.interpolate:
             node.target = _interpolate
@@ -36,7 +36,7 @@ def _interpolate(
 ) -> torch.Tensor:  # fmt: skip
     """As ``torch.nn.functional.interpolate``, which has checked the arguments while tracing.
 
-    Where extents have names, gradients need PyTorch's rules.
+    For symbolic extents, gradients need PyTorch's decompositions.
     """
     rank = x.dim() - 2
     factors, sizes = _each(scale_factor, rank), _each(size, rank)
@@ -47,7 +47,7 @@ def _interpolate(
             x, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
         )
     shape = sizes or [int(e * f) for e, f in zip(x.shape[2:], factors or (), strict=True)]
-    with no_python_dispatcher():  # PyTorch's rules depend on it, below autograd and in it
+    with no_python_dispatcher():  # PyTorch's decompositions depend on it, below autograd and in it
         return operator(x, shape, bool(align_corners), *(factors or [None] * rank))
 
 

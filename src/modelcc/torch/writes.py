@@ -1,4 +1,4 @@
-"""Writes to arguments, which AOTAutograd has at the end of its graphs."""
+"""Mutations of arguments, which AOTAutograd puts at the end of its graphs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _COPY: Any = torch.ops.aten.copy_.default
 
 
 def without_writes(module: fx.GraphModule) -> tuple[fx.GraphModule, tuple[int, ...]]:
-    """``module`` without copies to arguments that nothing reads behind them; its last results are
-    what would be copied, to the arguments at these positions."""
+    """``module`` without copies to arguments that are not read afterwards; its last results are the
+    copies' sources, for the arguments at these positions."""
     arguments = [node for node in module.graph.nodes if node.op == "placeholder"]
     order = {node: place for place, node in enumerate(module.graph.nodes)}
     found = [node for node in module.graph.nodes if _is_last(node, order)]
@@ -33,7 +33,7 @@ def without_writes(module: fx.GraphModule) -> tuple[fx.GraphModule, tuple[int, .
 
 
 def _is_last(node: fx.Node, order: Mapping[fx.Node, int]) -> bool:
-    """Whether ``node`` copies to an argument which only results are behind it."""
+    """Whether ``node`` copies to an argument after all other uses of both, except as results."""
     if node.target is not _COPY or node.kwargs or len(node.args) != 2:
         return False
     target, value = node.args
@@ -44,13 +44,14 @@ def _is_last(node: fx.Node, order: Mapping[fx.Node, int]) -> bool:
 
 
 class WritingCall:
-    """A call that gives what arguments become behind its results, and writes that to them."""
+    """A call that returns new values of arguments after its results, and writes them to these."""
 
     def __init__(
         self, call: Callable[[list[Any]], Any], places: Sequence[int], done: Sequence[bool]
     ) -> None:
-        """``call``, whose last results arguments at ``places`` become; some are ``done``."""
-        self._boxed_call = True  # of the object, whose dictionary wrappers copy
+        """``call``, whose last results are new values of the arguments at ``places``; some are
+        already written (``done``)."""
+        self._boxed_call = True  # on the instance: wrappers copy its dictionary
         self._call = call
         self._places = tuple(places)
         self._done = tuple(done)

@@ -115,7 +115,7 @@ class FromArgument:
 @dataclass(frozen=True)
 class FromView:
     """A result in the memory of ``base``: elements of ``dtype`` from ``offset`` on, counted from
-    the begin of ``base``; ``conjugate`` and ``negative`` are PyTorch's lazy flags."""
+    the start of ``base``; ``conjugate`` and ``negative`` are PyTorch's lazy flags."""
 
     base: FromOutput | FromArgument
     shape: tuple[Index, ...]
