@@ -1,4 +1,4 @@
-"""The StableHLO frontend: :func:`import_stablehlo` turns a module into a graph."""
+"""The StableHLO frontend: :func:`import_stablehlo` converts a module to a graph."""
 
 from modelcc.frontends.stablehlo.frontend import import_stablehlo
 

@@ -1,4 +1,4 @@
-"""Types and attributes of MLIR's bindings as plain data."""
+"""Types and attributes of MLIR's Python bindings as plain data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from modelcc.ir.types import I64, DType, NumpyType
 
 
 def value_type(type: Any) -> ValueType:
-    """The type of a value of the bindings."""
+    """The type of an MLIR value."""
     if not isinstance(type, ir.RankedTensorType):
         return ValueType((), None, str(type))
     extents = [None if type.is_dynamic_dim(n) else type.get_dim_size(n) for n in range(type.rank)]
@@ -25,7 +25,7 @@ def value_type(type: Any) -> ValueType:
 
 
 def element_type(name: str) -> DType | None:
-    """The element type that MLIR calls ``name``; None where modelcc has none."""
+    """The element type that MLIR calls ``name``; None if modelcc has none."""
     return I64 if name == "index" else ELEMENT_TYPES.get(name)
 
 
@@ -72,7 +72,7 @@ _SHOWN = re.compile(r"0x[0-9A-Fa-f]+|[-+]?[0-9][-+.0-9eE]*|true|false")
 
 
 def _spelled(text: str, type: ValueType) -> Attribute:
-    """Elements of a type that the bindings give no buffer of, as the attribute's text has them.
+    """Elements of a type without buffer support in the bindings, parsed from the attribute's text.
 
     Bytes are spelled ``dense<"0x…">``; ``0x…`` without quotes is one element's bits.
     """

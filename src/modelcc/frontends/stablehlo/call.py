@@ -1,4 +1,4 @@
-"""One StableHLO operation under conversion, as its handler sees it."""
+"""One StableHLO operation under conversion, as its handler receives it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from modelcc.ops.arithmetic import Value
 
 
 class InlineBlock(Protocol):
-    """Converts a block in place, with values for its arguments; its results.
+    """Converts a block inline, with values for its arguments; returns its results.
 
-    ``lifted`` operands are tensors where the block is written for single elements.
+    ``lifted`` operands are tensors although the block is written for single elements.
     """
 
     def __call__(
@@ -32,7 +32,7 @@ class InlineBlock(Protocol):
 
 
 class MakeBlockBody(Protocol):
-    """Converts a block into a graph of its own; ``bounds`` are those of its symbols."""
+    """Converts a block into its own graph; ``bounds`` are those of its symbols."""
 
     def __call__(self, block: HloBlock, bounds: Bounds, inputs: BodyInputs) -> Body: ...
 
@@ -42,9 +42,9 @@ Results = str | Sequence[str]
 
 @dataclass(frozen=True)
 class HloCall(Conversion):
-    """An operation, and the ways to convert its regions and the functions that it calls.
+    """An operation, and conversion of its regions and the functions that it calls.
 
-    ``defining`` finds the operation that gives a value, ``find`` what the value is converted to.
+    ``defining`` finds the operation that defines a value, ``find`` the converted value.
     """
 
     op: Operation
@@ -56,7 +56,7 @@ class HloCall(Conversion):
     find: Callable[[int], str | None]
 
     def with_inputs(self, *inputs: str) -> HloCall:
-        """The same operation of other operands."""
+        """The same operation with other operands."""
         return replace(self, inputs=inputs, labels=inputs)
 
     def attribute(self, name: str, default: Attribute = None) -> Attribute:
@@ -67,7 +67,7 @@ class HloCall(Conversion):
         return int(self.attribute(name, default))
 
     def integers(self, name: str, default: Sequence[int] = ()) -> tuple[int, ...]:
-        """A list of numbers, an array's in row-major order."""
+        """A list of integers; of an array in row-major order."""
         found = np.asarray(self.attribute(name, default), np.int64)
         return tuple(found.reshape(-1).tolist())
 
@@ -89,19 +89,19 @@ class HloCall(Conversion):
         return found
 
     def result_shape(self, computed: Sequence[Index]) -> tuple[Index, ...]:
-        """``computed`` extents of the first result, those the module says in place of names."""
+        """Extents of the first result: ``computed`` ones, where the module has no static extent."""
         written = self.op.types[0].shape
         return tuple(c if w is None else w for w, c in zip(written, computed, strict=True))
 
     def static_shape(self, number: int = 0) -> tuple[int, ...]:
-        """The shape of a result, which must be numbers."""
+        """The shape of a result, which must be static."""
         shape = self.op.types[number].shape
         if None in shape:
             unsupported("the shape of its result is not written down")
         return tuple(extent for extent in shape if extent is not None)
 
     def as_value(self, name: str) -> Value:
-        """A value, for arithmetic."""
+        """A value, with overloaded arithmetic."""
         return Value(self, name)
 
     def types(self) -> list[TensorType]:
@@ -110,7 +110,7 @@ class HloCall(Conversion):
 
 
 def index_scalar(emitter: Emitter, index: Index, dtype: DType) -> str:
-    """A known, possibly symbolic number without axes."""
+    """A scalar of a known index, possibly symbolic."""
     contents = np.empty((), object)
     contents[()] = index
     fixed = isinstance(index, int)
@@ -127,5 +127,5 @@ def table(dialect: str = "stablehlo", **handlers: Handler) -> Handlers:
 
 
 def plain(op: Op) -> Handler:
-    """A handler of an operation that is ``op`` of the same operands."""
+    """A handler of an operation that is ``op`` on the same operands."""
     return lambda call: call.emit(op, *call.inputs)

@@ -1,4 +1,4 @@
-"""Elementwise operations above StableHLO that ops are the meaning of."""
+"""Elementwise CHLO operations that correspond to ops."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def infinite(negative: bool, positive: bool) -> Handler:
 
 
 def erfc(call: HloCall) -> str:
-    """By the error function near zero; beyond, by a fraction of Numerical Recipes (6.2).
+    """From erf near zero; elsewhere by an approximation of Numerical Recipes (6.2).
 
-    The fraction has a relative error of 1.2e-7 at any place.
+    Its relative error is 1.2e-7 everywhere.
     """
     x = call.value(0)
     if call.dtype() != F32:
@@ -37,7 +37,7 @@ _ERFC = (
     *(0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807),
     *(-0.18628806, 0.09678418, 0.37409196, 1.00002368, -1.26551223),
 )
-"""Coefficients of the fraction, highest power first."""
+"""Coefficients of the approximation, highest power first."""
 
 
 def square(call: HloCall) -> str:

@@ -1,4 +1,4 @@
-"""Triangular systems and Cholesky's factors of complex matrices."""
+"""Triangular systems and Cholesky factors of complex matrices."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _grouped(call: HloCall, z: Complex) -> str:
 
 
 def _solved(call: HloCall, left: bool, lower: bool, unit: bool, turn: str) -> str:
-    """``lower`` is said of ``a`` before it is turned; ``turn`` starts with LAPACK's letter."""
+    """``lower`` refers to ``a`` before transposition; ``turn`` starts with LAPACK's letter."""
     x, y = _matrices(call, 0), _matrices(call, 1)
     parts = batched(call.bounds, x.re, x.im, y.re, y.im)
     a, b = Complex(*parts[:2]), Complex(*parts[2:])

@@ -1,7 +1,7 @@
 """Operations on complex numbers.
 
-What moves elements is done to each part, what is linear in each of two operands by products of
-parts, and functions by their formulas.
+Data movement is applied to each part, bilinear operations become products of parts, and functions
+are computed by formulas.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from modelcc.ops.generate import Full
 
 
 def is_complex(call: HloCall) -> bool:
-    """Whether an operand is complex, or a result of others.
+    """Whether an operand is complex, or a result of an operation without complex operands.
 
-    The region of a reduction of parts says that its operands are complex, which they are not.
+    The region of a reduction on parts declares its operands complex, which they are not.
     """
     made = _has_complex(call.op.types) and not _has_complex(call.op.operand_types)
     return made or any(call.emitter.find_group(name) is not None for name in call.inputs)
@@ -89,7 +89,7 @@ WHOLE_VALUES = frozenset(
     "while", "if", "case", "composite", "map", "optimization_barrier", "custom_call", "fft",
     "get_dimension_size",
 )  # fmt: skip
-"""Operations that pass values on, whatever they are."""
+"""Operations that pass values through, whatever their type."""
 
 PRODUCTS = _names("dot_general", "dot", "convolution")
 PARTWISE = _names(
@@ -101,7 +101,7 @@ PARTWISE = _names(
 
 
 def _is_linear(call: HloCall) -> bool:
-    """Whether what the regions do is done to each part by itself."""
+    """Whether the regions apply to each part separately."""
     if call.op.name == "stablehlo.select_and_scatter":
         return False
     return all(single(r) == "add" or spelled(r) == ("a1",) for r in call.op.regions)
@@ -142,7 +142,7 @@ def _partwise(call: HloCall, handler: Handler) -> Sequence[str]:
 
 
 def _product(call: HloCall, handler: Handler) -> str:
-    """By the products of parts."""
+    """From products of parts."""
     op = _of_reals(call.op)
     sides = [[_part(call, name, n) for n in (0, 1)] for name in call.inputs[:2]]
 
@@ -166,7 +166,7 @@ def _operand(call: HloCall, number: int) -> Complex:
 
 
 def _none(call: HloCall, real: Value) -> Value:
-    """Imaginary parts of real numbers."""
+    """Zero imaginary parts of real numbers."""
     return call.made(Full(real.type.shape, 0, real.type.dtype))
 
 
@@ -197,7 +197,7 @@ def _complex(call: HloCall) -> str:
 
 
 def _compare(call: HloCall) -> str:
-    """Whether both parts are equal, or not."""
+    """Equality or inequality of both parts."""
     a, b = _operand(call, 0), _operand(call, 1)
     if call.attribute("comparison_direction") == "EQ":
         return of(ew.And(), of(ew.Equal(), a.re, b.re), of(ew.Equal(), a.im, b.im)).name

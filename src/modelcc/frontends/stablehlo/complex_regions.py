@@ -1,4 +1,4 @@
-"""Reductions and sorts of complex numbers, by what their regions say."""
+"""Reductions and sorts of complex numbers, according to their regions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from modelcc.frontends.stablehlo.sorting import sort
 
 
 def _parts(call: HloCall, names: Sequence[str]) -> list[str]:
-    """``names``, both parts in place of complex ones."""
+    """``names``, complex ones replaced by both parts."""
     groups = ((name, call.emitter.find_group(name)) for name in names)
     return [part for name, group in groups for part in (group.parts if group else (name,))]
 
 
 def _whole(call: HloCall, like: Sequence[str], parts: Sequence[str]) -> list[str]:
-    """The parts put together, complex where ``like`` is."""
+    """Values from parts, complex where ``like`` is."""
     rest = iter(parts)
     groups = (call.emitter.find_group(name) is not None for name in like)
     return [call.group(ComplexValue(next(rest), next(rest))) if g else next(rest) for g in groups]
@@ -39,7 +39,7 @@ def _reduce(call: HloCall) -> Sequence[str]:
 
 
 def _sort(call: HloCall) -> Sequence[str]:
-    """Parts are sorted as operands of their own."""
+    """Parts are sorted as separate operands."""
     complex_ = [call.emitter.find_group(name) is not None for name in call.inputs]
     (region,) = call.op.regions
     own = call.with_inputs(*_parts(call, call.inputs))
@@ -48,7 +48,7 @@ def _sort(call: HloCall) -> Sequence[str]:
 
 
 def _of_parts(region: HloBlock, complex_: Sequence[bool]) -> HloBlock:
-    """The region with two pairs of arguments for each complex pair, numbered below 0."""
+    """The region with two pairs of arguments for each complex pair, with negative numbers."""
     arguments, names = list[int](), dict[int, tuple[int, int]]()
     for place, pair in enumerate(zip(region.arguments[::2], region.arguments[1::2], strict=True)):
         if complex_[place]:

@@ -1,4 +1,4 @@
-"""Products summed: dot_general and convolution, brought to the order of axes that ops have."""
+"""dot_general and convolution, brought to the axis order of ops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from modelcc.ops.matmul import MatMul
 def dot_general(call: HloCall) -> str:
     """A matrix product with the batch first: ``[batch, rows, terms] @ [batch, terms, columns]``.
 
-    Axes of a kind become one, but those of rows where there is no batch and one matrix.
+    Axes of a kind are merged, except those of rows if there is no batch and one matrix.
     """
     numbers = call.numbering("dot_dimension_numbers")
     batches, terms = (
@@ -50,7 +50,7 @@ def dot_general(call: HloCall) -> str:
 
 
 def _computed(call: HloCall) -> DType:
-    """The type to multiply in: the result's, for the operands may be narrower."""
+    """The type of the multiplication: the result's, for the operands may be narrower."""
     found = call.result_dtype
     if found == BOOL:
         return I32
@@ -71,13 +71,13 @@ def convolution(call: HloCall) -> str:
 
 
 def dynamic_conv(call: HloCall) -> str:
-    """A convolution whose padding is an operand."""
+    """A convolution with padding as an operand."""
     pads = call.indices(2, "padding")
     return convolved(call, pads[::2], pads[1::2])
 
 
 def convolved(call: HloCall, low: Sequence[Index], high: Sequence[Index]) -> str:
-    """Batch and channels first, then spatial axes; weights by result's channel first."""
+    """Batch and channels first, then spatial axes; weights with output channels first."""
     numbers = call.numbering("dimension_numbers")
     rank, dtype = call.rank() - 2, _computed(call)
     ones = (1,) * rank
@@ -105,13 +105,13 @@ def convolved(call: HloCall, low: Sequence[Index], high: Sequence[Index]) -> str
 
 
 def _axes(numbers: Mapping[str, Any], operand: str, *first: str) -> tuple[int, ...]:
-    """Where the axes of an operand are, ``first`` and the spatial ones."""
+    """Indices of an operand's axes, ``first`` and the spatial ones."""
     leading = (int(numbers[f"{operand}_{name}_dimension"]) for name in first)
     return (*leading, *numbers[f"{operand}_spatial_dimensions"])
 
 
 def _spread(call: HloCall, images: str, dilation: Sequence[int]) -> str:
-    """With zeros between the elements of spatial axes."""
+    """With zeros between the elements of spatial axes (dilated)."""
     if all(d == 1 for d in dilation):
         return images
     between = (0, 0, *(d - 1 for d in dilation))
@@ -121,7 +121,7 @@ def _spread(call: HloCall, images: str, dilation: Sequence[int]) -> str:
 
 
 def _batch_as_groups(call: HloCall, images: str, parts: int) -> str:
-    """Parts of the batch as groups of channels, each of which has weights of its own."""
+    """Parts of the batch as groups of channels, each with its own weights."""
     batch, channels, *spatial = call.type_of(images).shape
     size = number_of(batch, "batch") // parts
     apart = reshaped(call, images, (parts, size, channels, *spatial))

@@ -1,4 +1,4 @@
-"""Control flow: branches, and regions and functions in place of what calls them."""
+"""Control flow: branches, and regions and functions inlined."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def if_(call: HloCall) -> Sequence[str]:
 
 
 def case(call: HloCall) -> Sequence[str]:
-    """The last branch where the index is none; of more than two each is taken or passed by."""
+    """The last branch if the index is out of range; more than two become nested branches."""
     known = call.known(0)
     *branches, last = call.op.regions
     if known is not None and not is_symbolic(known):
@@ -49,7 +49,7 @@ def _body(call: HloCall, block: HloBlock) -> Body:
 
 
 def _passing(call: HloCall, values: Sequence[str]) -> Body:
-    """A branch that results in ``values`` of around it."""
+    """A branch that yields ``values`` of the enclosing graph."""
     made = Body(call.emitter, Emitter(GraphBuilder("body", call.bounds), call.bounds, inner=True))
     return replace(made, outputs=tuple(map(made.capture, values)))
 
@@ -69,7 +69,7 @@ def _joined(call: HloCall, condition: str, bodies: Sequence[Body]) -> Sequence[s
 
 
 def inlined(call: HloCall) -> Sequence[str]:
-    """The region of the operation, of its operands."""
+    """The operation's region, inlined on its operands."""
     return call.inline(call.op.regions[0], call.inputs)
 
 
@@ -78,12 +78,12 @@ def called(call: HloCall) -> Sequence[str]:
 
 
 def composite(call: HloCall) -> Sequence[str]:
-    """By the function that a composite is made of."""
+    """By the function that a composite decomposes to."""
     return call.call(str(call.attribute("decomposition")), call.inputs)
 
 
 def mapped(call: HloCall) -> Sequence[str]:
-    """A region that is written for one element, of all of them."""
+    """A region written for one element, applied to whole tensors."""
     results = call.inline(call.op.regions[0], call.inputs, lifted=True)
     return [_whole(call, name) for name in results]
 

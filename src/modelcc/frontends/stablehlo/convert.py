@@ -1,4 +1,5 @@
-"""The importer: a StableHLO module becomes a graph, operation by operation, calls inlined."""
+"""The importer: a StableHLO module is converted to a graph, operation by operation, calls
+inlined."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from modelcc.ir.types import I32
 from modelcc.ops.elementwise import Identity
 
 DEEPEST = 200
-"""Calls within calls; functions of StableHLO do not recurse."""
+"""Maximum call depth; functions of StableHLO do not recurse."""
 
 
 def convert(module: HloModule, inputs: ModuleInputs) -> Graph:
@@ -39,9 +40,9 @@ def convert(module: HloModule, inputs: ModuleInputs) -> Graph:
 
 @dataclass(frozen=True)
 class _HloScope:
-    """Values of a function or region by number; ``None`` are those that could not be had.
+    """Values of a function or region by number; ``None`` are those that could not be imported.
 
-    ``location`` is where it is called, for operations that have no line of their own.
+    ``location`` is that of the call, for operations without a line of their own.
     """
 
     emitter: Emitter
@@ -87,7 +88,7 @@ class _ModuleImporter:
         return value if whole else of_parts(self._emitter, value)
 
     def _finish(self, results: Sequence[str]) -> Graph:
-        """The graph, its outputs called as the program calls its results."""
+        """The graph, its outputs named as the program's results."""
         builder, taken = self._emitter.builder, set(self._inputs.names.values())
         wanted: dict[str, str] = {}
         outputs: list[str] = []
@@ -148,8 +149,7 @@ class _ModuleImporter:
         return (results,) if isinstance(results, str) else results
 
     def _report_unknown(self, op: Operation) -> None:
-        """Add an operation to the problems if there is no handler, though its operands are not
-        known."""
+        """Adds an operation with unavailable operands to the problems if there is no handler."""
         if not (op.name in HANDLERS or op.name in FORMULAS or op.name.startswith("chlo.")):
             self._problem(op, "modelcc does not have this operation")
 
@@ -200,20 +200,20 @@ class _ModuleImporter:
 
 
 def _nothing(call: HloCall, number: int) -> str:
-    """A result without elements."""
+    """An empty result."""
     dtype = call.op.types[number].dtype
     assert dtype is not None
     return call.constant(np.zeros(call.static_shape(number), dtype.numpy))
 
 
 def _is_empty(type: ValueType) -> bool:
-    """Whether a result has no elements, so that nothing is to be computed."""
+    """Whether a result has no elements, so that nothing is computed."""
     real = type.dtype is not None and type.dtype.kind != "complex"
     return real and None not in type.shape and 0 in type.shape
 
 
 def _check_types(op: Operation, results: Sequence[str], emitter: Emitter) -> None:
-    """What was converted is what the module says: :class:`ModelError` if it is not."""
+    """Checks converted types against the module's: :class:`ModelError` if they differ."""
     if len(results) != len(op.types):
         raise ModelError(f"{op.name} has {len(op.types)} results, not {len(results)}")
     for name, written in zip(results, op.types, strict=True):

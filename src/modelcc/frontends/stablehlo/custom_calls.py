@@ -1,4 +1,4 @@
-"""Custom calls that have a meaning, and operations that are refused with a reason."""
+"""Supported custom calls, and operations that are rejected with a reason."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def custom_call(call: HloCall) -> Results:
 
 
 def _reason(target: str) -> str:
-    """Why a custom call is not there, in words of the function of jax that makes it."""
+    """Why a custom call is not supported, by the jax function that emits it."""
     if "python" in target and "callback" in target:
         return "it calls Python, which compiled code cannot: take callbacks and debug.print out"
     name = target.removeprefix("lapack_").removesuffix("_ffi")
@@ -40,7 +40,7 @@ def _reason(target: str) -> str:
 
 
 def shape_assertion(call: HloCall) -> Sequence[str]:
-    """What must hold of named dimensions; a run ends where it does not."""
+    """Constraints on named dimensions; a run fails if they do not hold."""
     known = call.known(0)
     if known is not None and not is_symbolic(known):
         if not bool(np.all(known)):
@@ -54,7 +54,7 @@ def shape_assertion(call: HloCall) -> Sequence[str]:
 
 
 def _asserted(call: HloCall, number: int) -> Constraint | None:
-    """The comparison that gives a value, of sizes."""
+    """The comparison of sizes that defines a value."""
     op = call.defining(number)
     if op is None or op.name != "stablehlo.compare":
         return None
@@ -80,7 +80,7 @@ def _size(call: HloCall, number: int) -> Expr | int | None:
 
 
 def same(call: HloCall) -> Results:
-    """The operands: what tells of devices changes nothing on one."""
+    """The operands unchanged: device annotations have no effect on a single device."""
     return call.inputs
 
 
@@ -100,7 +100,7 @@ _TARGETS: Mapping[str, Handler] = MappingProxyType(
 
 
 def refused(reason: str) -> Handler:
-    """A handler that gives ``reason``."""
+    """A handler that rejects with ``reason``."""
     return lambda call: unsupported(reason)
 
 

@@ -1,4 +1,4 @@
-"""Elementwise operations of one meaning, whatever the type: arithmetic and functions."""
+"""Elementwise operations: arithmetic and functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from modelcc.ops.generate import Full
 
 
 def wide(call: HloCall, handler: Handler) -> str:
-    """``handler`` in f32 if the operands' floats are narrower than 16 bits."""
+    """``handler`` in f32 if the operands are floats narrower than 16 bits."""
     dtype = call.dtype()
     if not dtype.is_float or dtype.bits >= 16:
         result = handler(call)
@@ -27,13 +27,13 @@ def wide(call: HloCall, handler: Handler) -> str:
 
 
 def as_type(call: HloCall, name: str, dtype: DType) -> str:
-    """A result as ``dtype``, bools as they are."""
+    """A result as ``dtype``; bools unchanged."""
     found = call.type_of(name).dtype
     return name if dtype in (found, None) or found == BOOL else call.emit(ew.Cast(dtype), name)
 
 
 def function(op: Op, on_bools: Op | None = None) -> Handler:
-    """``op``, and another one where operands are bools."""
+    """``op``, and another one for bools."""
 
     def handler(call: HloCall) -> str:
         if call.dtype() == BOOL:
@@ -46,7 +46,8 @@ def function(op: Op, on_bools: Op | None = None) -> Handler:
 
 
 def _bits(op: Op, on_bools: Op, decides: bool | None = None) -> Handler:
-    """Of the bits of integers, or of bools, of which one that is ``decides`` is the result."""
+    """A bitwise op on integers, or a logical one on bools; if one operand ``decides``, it is the
+    result."""
 
     def handler(call: HloCall) -> str:
         if call.dtype() != BOOL:
@@ -61,7 +62,7 @@ def _bits(op: Op, on_bools: Op, decides: bool | None = None) -> Handler:
 
 
 def divide(call: HloCall) -> str:
-    """By zero integers give -1, all bits set."""
+    """Integers divided by zero give -1, all bits set."""
     if not call.dtype().is_integer:
         return wide(call, plain(ew.Div()))
     a, b = call.value(0), call.value(1)
@@ -78,7 +79,7 @@ def divide(call: HloCall) -> str:
 
 
 def _overflows(call: HloCall, a: Value, b: Value) -> Value | None:
-    """Where the least number is divided by -1, which machines may stop at."""
+    """Whether the minimum is divided by -1, which may trap."""
     dtype = call.dtype()
     if dtype.kind == "uint" or dtype.bits < 8:
         return None
@@ -91,7 +92,7 @@ def _all_bits(dtype: DType) -> int:
 
 
 def remainder(call: HloCall) -> str:
-    """With the sign of the dividend; by zero integers give the dividend."""
+    """With the sign of the dividend; integers modulo zero give the dividend."""
     fmod = ew.Mod(fmod=True)
     if not call.dtype().is_integer:
         return wide(call, plain(fmod))
@@ -107,7 +108,7 @@ def remainder(call: HloCall) -> str:
 
 
 def sign(call: HloCall) -> str:
-    """NaN stays, and so does the sign of zero."""
+    """NaN and the sign of zero are kept."""
     if call.dtype().is_integer:
         return call.emit(ew.Sign(), call.input(0))
     x = call.value(0)
@@ -118,7 +119,7 @@ def sign(call: HloCall) -> str:
 def cbrt(call: HloCall) -> str:
     x = call.value(0)
     size = of(ew.Pow(), of(ew.Abs(), x), x.lift(1 / 3))
-    # One step of Newton's method on the root, which the power leaves a few bits short.
+    # One step of Newton's method for the root: the power is inaccurate by a few bits.
     zero = of(ew.Equal(), size, x.lift(0.0))
     infinite = of(ew.IsInf(), size)
     odd = of(ew.Or(), zero, infinite)
@@ -138,7 +139,7 @@ def is_finite(call: HloCall) -> str:
 
 
 def round_away(call: HloCall) -> str:
-    """Halves away from zero."""
+    """Rounds halves away from zero."""
     x = call.value(0)
     size = of(ew.Abs(), x)
     down = of(ew.Floor(), size)
@@ -164,12 +165,12 @@ def negate(call: HloCall) -> str:
 
 
 def imaginary(call: HloCall) -> str:
-    """That part of real numbers."""
+    """The imaginary part of real numbers."""
     return call.made(Full(call.shape(), 0, call.dtype())).name
 
 
 def popcnt(call: HloCall) -> str:
-    """The bits of a word, summed by pairs, by nibbles, by bytes."""
+    """The bits of a word, summed by pairs, nibbles, and bytes."""
     x, bits = call.value(0), call.dtype().bits
     result = x.lift(0)
     for bit in range(bits):

@@ -1,4 +1,4 @@
-"""The entrance of the StableHLO frontend: sources of modules, and what they say of shapes."""
+"""Entry point of the StableHLO frontend: sources of modules, and their shape information."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from modelcc.ir.graph import Graph
 
 @dataclass(frozen=True)
 class LoweredModule:
-    """A module of MLIR's bindings, with the shapes of its arguments as jax knows them."""
+    """A module of MLIR's bindings, with jax's shapes of its arguments."""
 
     module: Any
     shapes: Shapes | None = None
@@ -34,8 +34,8 @@ class LoweredModule:
 
 
 Source = Any
-"""A path, the text of a module, MLIR's bytecode, a ``jax.export.Exported`` or what it serialises
-to, or a :class:`LoweredModule`."""
+"""A path, the text of a module, MLIR bytecode, a ``jax.export.Exported`` or its serialised form, or
+a :class:`LoweredModule`."""
 
 
 def import_stablehlo(source: Source, dims: Dims | None = None) -> Graph:
@@ -82,9 +82,9 @@ def _read_bytes(data: bytes, name: str) -> tuple[HloModule, Shapes | None]:
 
 
 def _exported(exported: Any, name: str) -> tuple[HloModule, Shapes]:
-    """With the shapes that jax knows of the arguments that are left.
+    """With jax's shapes of the arguments that are kept.
 
-    Of a function for several platforms, what it is for processors, or else for the first one.
+    For several platforms, the version for CPUs, or else for the first one.
     """
     kept = [exported.in_avals[n] for n in exported.module_kept_var_idx]
     shapes = [[e if isinstance(e, int) else str(e) for e in aval.shape] for aval in kept]
@@ -95,7 +95,7 @@ def _exported(exported: Any, name: str) -> tuple[HloModule, Shapes]:
 
 
 def _text(data: bytes) -> str | None:
-    """The text that the bytes of a file are, if they are one."""
+    """The text that the bytes of a file encode, if they do."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

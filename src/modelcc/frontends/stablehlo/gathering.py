@@ -1,4 +1,4 @@
-"""Gathers with general dimension numbers, and slices that begin anywhere."""
+"""Gathers with general dimension numbers, and dynamic slices."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def dynamic_gather(call: HloCall) -> str:
 
 
 def gathered(call: HloCall, sizes: Sequence[Index]) -> str:
-    """``GatherND`` with a window's own places beside the starts, and its axes put where they go.
+    """``GatherND`` with window offsets added to the starts, and its axes permuted.
 
-    Starts are clamped, so that a slice lies inside.
+    Starts are clamped, so that slices are in bounds.
     """
     numbers, places = _numbers(call), places_of(call, _numbers(call))
     if not places.axes:
@@ -58,7 +58,7 @@ def gathered(call: HloCall, sizes: Sequence[Index]) -> str:
 
 
 def _cropped(call: HloCall, axes: Sequence[int], sizes: Sequence[Index]) -> str:
-    """Operand 0 without what no slice reaches along axes that have no index."""
+    """Operand 0 cropped to what slices reach along axes without an index."""
     kept = tuple(e if a in axes else sizes[a] for a, e in enumerate(call.shape()))
     pairs = zip(kept, call.shape(), strict=True)
     if all(compare(a, "==", b, call.bounds) for a, b in pairs):
@@ -72,7 +72,7 @@ def _clamped(call: HloCall, places: SlicePlaces, sizes: Sequence[Index]) -> str:
 
 
 def _along_one(call: HloCall, x: str, indices: str, places: SlicePlaces) -> str:
-    """Along one axis: with the batch first, as ``GatherND`` has it."""
+    """Along one axis: with batch axes first, as in ``GatherND``."""
     (axis,) = places.axes
     flat = reshaped(call, indices, places.batch)
     result = call.emit(Gather(axis), x, flat)
@@ -89,7 +89,8 @@ def _arranged(
     kept: Sequence[int],
     sizes: Sequence[Index],
 ) -> str:
-    """``[*batch, *kept]`` as the numbers say: axes of one element put in or left out, and turned.
+    """``[*batch, *kept]`` in the order of the dimension numbers: axes of extent 1 inserted or
+    dropped.
 
     ``kept`` are the operand's axes that the result has so far.
     """
@@ -117,7 +118,7 @@ def dynamic_update_slice(call: HloCall) -> str:
 
 
 def _starts(call: HloCall, first: int, sizes: Sequence[Index]) -> tuple[Index, ...]:
-    """The operands from ``first`` on as starts of a slice of operand 0, clamped."""
+    """The operands from ``first`` on as clamped starts of a slice of operand 0."""
     rows = enumerate(zip(call.shape(), sizes, strict=True))
     return tuple(_start(call, first + axis, extent - size) for axis, (extent, size) in rows)
 

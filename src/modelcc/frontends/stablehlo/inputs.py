@@ -1,4 +1,4 @@
-"""What the caller gives a module: names, types and named dimensions of its arguments."""
+"""Arguments of a module: names, types and named dimensions."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from modelcc.ir.types import TensorType
 
 Dims = Mapping[str, int | Range]
 Shapes = Sequence[Sequence[int | str]]
-"""Shapes of arguments as the exporter knows them: numbers, and expressions of named dimensions."""
+"""Shapes of arguments from the exporter: numbers, and expressions of named dimensions."""
 
 
 @dataclass(frozen=True)
 class ModuleInputs:
     """Names and types of the arguments of ``main`` by position, and its named dimensions.
 
-    ``results`` are the names of what it returns; ``sizes`` are the arguments that are sizes of
-    named dimensions, which the caller does not give.
+    ``results`` are the names of its results; ``sizes`` are the arguments that are sizes of
+    named dimensions, which the caller does not pass.
     """
 
     names: Mapping[int, str]
@@ -47,8 +47,8 @@ class ModuleInputs:
 def module_inputs(module: HloModule, dims: Dims, shapes: Shapes | None = None) -> ModuleInputs:
     """The arguments of ``main``.
 
-    Without ``shapes`` an extent that is not written down is named as the function that ``main``
-    calls names it, else after the argument and its position.  ``dims`` fixes or bounds names.
+    Without ``shapes`` a dynamic extent is named as in the function that ``main`` calls, else after
+    the argument and its position.  ``dims`` fixes or bounds names.
     """
     main = module.main
     given = [n for n in range(len(main.body.arguments)) if n not in main.sizes]
@@ -105,7 +105,7 @@ def _extents(
 
 
 def _sizes(module: HloModule) -> dict[tuple[int, int], str]:
-    """Names of extents, by argument and axis, from the function that ``main`` hands them to."""
+    """Names of extents, by argument and axis, from the function that ``main`` passes them to."""
     main = module.main.body
     axes: dict[int, tuple[int, int]] = {}
     found: dict[tuple[int, int], str] = {}
@@ -123,7 +123,8 @@ def _sizes(module: HloModule) -> dict[tuple[int, int], str]:
 
 
 def _label(module: HloModule, position: int) -> str:
-    """What the program calls an argument, by the function that ``main`` hands it to if need be."""
+    """The program's name of an argument, if need be from the function that ``main`` passes it
+    to."""
     main = module.main
     if main.labels[position]:
         return main.labels[position]
@@ -150,7 +151,7 @@ def _results(main: HloFunction) -> tuple[str, ...]:
 
 
 def dimension(spelled: int | str) -> Index:
-    """A dimension as jax spells it: ``2*b + floordiv(n, 2)``; :class:`ModelError` for others."""
+    """A dimension in jax's syntax: ``2*b + floordiv(n, 2)``; :class:`ModelError` for others."""
     if isinstance(spelled, int):
         return spelled
     try:

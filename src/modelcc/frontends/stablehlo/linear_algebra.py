@@ -1,4 +1,4 @@
-"""Triangular systems, factors of matrices, Fourier transforms; jax's calls of LAPACK."""
+"""Triangular systems, matrix factorisations, Fourier transforms; jax's calls of LAPACK."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from modelcc.ops.views import cast
 
 
 def _computed(call: HloCall, number: int = 0) -> Value:
-    """An operand, in f32 if it is narrower."""
+    """An operand, converted to f32 if it is narrower."""
     x = call.value(number)
     if not x.type.dtype.is_float:
         unsupported(f"matrices of {x.type.dtype}")
@@ -30,7 +30,7 @@ def _computed(call: HloCall, number: int = 0) -> Value:
 
 
 def _solved(call: HloCall, left: bool, lower: bool, unit: bool, turned: bool) -> str:
-    """``lower`` is said of ``a`` before it is ``turned``."""
+    """``lower`` refers to ``a`` before it is transposed."""
     a, b = batched(call.bounds, _computed(call, 0), _computed(call, 1))
     solve = la.solved if left else la.solved_right
     found = solve(swapped(a) if turned else a, b, lower != turned, unit)
@@ -49,7 +49,7 @@ def cholesky(call: HloCall) -> str:
 
 
 def option(call: HloCall, name: str) -> str:
-    """The letter that is option ``name`` of LAPACK."""
+    """The letter of LAPACK's option ``name``."""
     found: Mapping[str, int] = call.attribute("mhlo.backend_config") or {}
     return chr(found.get(name, 0))
 
@@ -62,7 +62,7 @@ def _listed(function: Named) -> Handler:
 
 
 def potrf(call: HloCall) -> Sequence[Value]:
-    """The factor, and for each matrix 0 if there is one."""
+    """The factor, and for each matrix 0 on success."""
     return la.cholesky(_computed(call), option(call, "uplo") == "L")
 
 
@@ -72,7 +72,7 @@ def trsm(call: HloCall) -> str:
 
 
 def getrf(call: HloCall) -> Sequence[Value]:
-    """LAPACK counts rows from 1 on."""
+    """LAPACK's pivots are 1-based."""
     packed, pivots, info = la.results(Lu(), _computed(call))
     return packed, pivots + 1, info
 
@@ -89,7 +89,7 @@ def orgqr(call: HloCall) -> Sequence[Value]:
 
 
 def gesdd(call: HloCall) -> Sequence[Value]:
-    """What is left of the operand, values, both sides' vectors, and 0 for each matrix."""
+    """The overwritten operand, singular values and vectors, and 0 for each matrix."""
     x, mode = _computed(call), option(call, "mode")
     u, values, v = la.svd(x, mode == "A", call.bounds)
     if mode == "N":
@@ -98,15 +98,15 @@ def gesdd(call: HloCall) -> Sequence[Value]:
 
 
 def syevd(call: HloCall) -> Sequence[Value]:
-    """Vectors, values, and 0 for each matrix."""
+    """Eigenvectors, eigenvalues, and 0 for each matrix."""
     values, vectors = la.eigh(_computed(call), option(call, "uplo") == "L")
     return vectors, values, _zeros(call, 2)
 
 
 def geev(call: HloCall) -> Sequence[str]:
-    """Eigenvalues, of real matrices as two parts, vectors of both sides, 0 for each matrix.
+    """Eigenvalues, of real matrices as two parts, left and right eigenvectors, 0 for each matrix.
 
-    They are computed with 64 bits.
+    They are computed in f64.
     """
     if option(call, "compute_left") == "V":
         unsupported("eigenvectors of the left side")
@@ -128,7 +128,7 @@ def _zeros(call: HloCall, number: int) -> Value:
 
 
 def fft(call: HloCall) -> str:
-    """Along the last axes, the last one first, or last of a transform that becomes real."""
+    """Along the last axes, the last one first, or last for a transform to real numbers."""
     kind, lengths = str(call.attribute("fft_type")), call.integers("fft_length")
     if min(lengths) < 1:
         unsupported("transforms of no numbers")
@@ -161,7 +161,7 @@ LAPACK: Mapping[str, Handler] = MappingProxyType(
     }
     | {f"lapack_{letter}geev_ffi": geev for letter in "sdcz"}
 )
-"""Custom calls of jax on processors."""
+"""Custom calls of jax on CPUs."""
 FACTORS: Mapping[str, str] = MappingProxyType(
     {
         "gees": "Schur forms of matrices",
@@ -172,4 +172,4 @@ FACTORS: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(("ormqr", "unmqr"), "products with reflections that are not written out"),
     }
 )
-"""What routines of LAPACK compute that have no handler."""
+"""Functions of LAPACK routines without a handler."""

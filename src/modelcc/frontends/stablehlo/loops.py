@@ -1,4 +1,4 @@
-"""Loops; the counter of those that count is an index in the body, by which it takes slices."""
+"""Loops; the counter of counted loops is an index in the body, by which it slices."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from modelcc.ops.broadcast import Reshape
 from modelcc.ops.control import Loop
 
 INLINED = "modelcc.inline"
-"""An operation of our own: its region, of its operands."""
+"""An internal operation: its region, inlined on its operands."""
 
 
 @dataclass(frozen=True)
 class _Count:
-    """States that each iteration adds a number to: by place, what they start from and that number.
+    """Induction variables: states to which each iteration adds a constant, by position, with start
+    and step.
 
-    The one in ``state`` goes on while it is less than ``limit``.
+    The loop continues while the one in ``state`` is less than ``limit``.
     """
 
     state: int
@@ -40,7 +41,7 @@ class _Count:
         return maximum(0, ceildiv(self.limit - start, step))
 
     def after(self, state: int, iterations: Index) -> Index:
-        """What a state is then."""
+        """The value of a state after ``iterations``."""
         start, step = self.steps[state]
         return start + iterations * step
 
@@ -51,7 +52,7 @@ def while_(call: HloCall) -> Sequence[str]:
 
 
 def _count(call: HloCall) -> _Count | None:
-    """What counts the iterations of the loop, if one of its states does."""
+    """The induction variables of the loop, if there is one in its condition."""
     condition, body = call.op.regions
     test = _made(condition, condition.results[0])
     if test is None or str(test.attributes.get("comparison_direction")) != "LT":
@@ -75,7 +76,7 @@ def _made(block: HloBlock, number: int) -> Operation | None:
 
 
 def _outside(call: HloCall, block: HloBlock, number: int) -> Index | None:
-    """A value of around the loop, or a constant in it, as an index."""
+    """A value from outside the loop, or a constant in it, as an index."""
     op = _made(block, number)
     if op is not None:
         value: Attribute = op.attributes.get("value")
@@ -92,7 +93,7 @@ def _index(call: HloCall, value: str) -> Index | None:
 
 
 def _step(call: HloCall, block: HloBlock, result: int, argument: int) -> int | None:
-    """By how much a result of a block is greater than an argument, also through calls."""
+    """The constant increment of a block's result over an argument, also through calls."""
     op = _made(block, result)
     if op is None or argument not in op.operands:
         return None
@@ -109,8 +110,8 @@ def _step(call: HloCall, block: HloBlock, result: int, argument: int) -> int | N
 
 
 def _counted(call: HloCall, count: _Count) -> Sequence[str]:
-    """A loop whose counter is an index in its body; states that are filled slice by slice are
-    stacked slices."""
+    """A loop with its counter as an index in its body; states that are written slice by slice
+    become stacked slices."""
     block, counter, trips = call.op.regions[1], fresh_counter(call.bounds), count.trips
     bounds: Bounds = {**call.bounds, counter: Range(0, trips - 1)}
     moving = [n for n in _changing(block) if n not in count.steps]
@@ -133,7 +134,7 @@ def _counted(call: HloCall, count: _Count) -> Sequence[str]:
 
 
 def _changing(block: HloBlock) -> list[int]:
-    """The states that an iteration may change; others are values of around the loop."""
+    """The states that an iteration may change; others are loop-invariant."""
     pairs = zip(block.arguments, block.results, strict=True)
     return [n for n, (before, after) in enumerate(pairs) if before != after]
 
@@ -141,7 +142,7 @@ def _changing(block: HloBlock) -> list[int]:
 def _arguments(
     call: HloCall, body: Body, moving: Sequence[int], known: Mapping[int, str]
 ) -> list[str]:
-    """What the arguments of a loop's body are: inputs for the states that change."""
+    """Values for the arguments of a loop's body: inputs for the states that change."""
     states = [call.inputs[n] for n in moving]
     flat = flattened(call.emitter, states)
     own = [body.input(f"state{n}", call.type_of(name)) for n, name in enumerate(flat)]
@@ -158,7 +159,7 @@ def _looped(
     counter: str,
     trips: Index,
 ) -> list[str]:
-    """The last states of a loop that always counts to its end, in order."""
+    """The last states of a loop with a fixed trip count, in order."""
     if not flat:
         return []
     stacks = stacked(graph, len(flat), counter, trips)
@@ -175,7 +176,8 @@ def _looped(
 def _following(
     call: HloCall, body: Body, first: Sequence[str], outputs: Sequence[str], counter: str
 ) -> list[str]:
-    """The next states, of the types of the first ones; names that may differ are compared."""
+    """The next states, converted to the types of the first ones; extents that may differ are
+    compared."""
     found: list[str] = []
     for before, name in zip(first, flattened(body.emitter, outputs), strict=True):
         wanted, type = call.type_of(before), body.emitter.type_of(name)
@@ -192,7 +194,7 @@ def _following(
 
 
 def _conditional(call: HloCall) -> Sequence[str]:
-    """A loop that goes on while its first region says so."""
+    """A loop that runs while its first region yields true."""
     condition, block = call.op.regions
     counter = fresh_counter(call.bounds)
     bounds: Bounds = {**call.bounds, counter: Range(0, None)}
@@ -216,7 +218,7 @@ def _conditional(call: HloCall) -> Sequence[str]:
 
 
 def _followed(block: HloBlock, condition: HloBlock) -> HloBlock:
-    """A block that results in the condition after it, too."""
+    """A block that also yields the loop condition after it."""
     test = Operation(
         INLINED, block.results, condition.results, (), (ValueType((), BOOL),), {}, (condition,), "",
     )  # fmt: skip
@@ -226,7 +228,7 @@ def _followed(block: HloBlock, condition: HloBlock) -> HloBlock:
 
 
 def fresh_counter(bounds: Bounds) -> str:
-    """A symbol that is not in use."""
+    """An unused symbol."""
     number = 0
     while f"while.step{number}" in bounds:
         number += 1

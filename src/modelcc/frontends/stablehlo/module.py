@@ -1,7 +1,7 @@
-"""A StableHLO module as plain data: what handlers see of it, whoever has read it.
+"""A StableHLO module as plain data, independent of the reader.
 
 A value is a number, unique in its module.  An attribute is a number, a text, a tuple of these, an
-array, or a mapping of them by name; words of an enumeration are texts.
+array, or a mapping of them by name; enumeration values are texts.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Attribute = Any
 
 @dataclass(frozen=True)
 class ValueType:
-    """Shape, None where an extent is not written down, and element type of a tensor.
+    """Shape, None for dynamic extents, and element type of a tensor.
 
-    ``opaque`` is the spelling of a type that is no tensor modelcc knows.
+    ``opaque`` is the spelling of an unsupported type.
     """
 
     shape: tuple[int | None, ...]
@@ -33,7 +33,7 @@ class ValueType:
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation; ``location`` is the line of the user's program that it stems from."""
+    """One operation; ``location`` is its line in the user's program."""
 
     name: str
     operands: tuple[int, ...]
@@ -57,9 +57,9 @@ class HloBlock:
 
 @dataclass(frozen=True)
 class HloFunction:
-    """A function; ``labels`` are what the user calls the arguments, where that is known.
+    """A function; ``labels`` are the user's names of the arguments, where known.
 
-    ``sizes`` says by name which arguments are sizes of named dimensions.
+    ``sizes`` are the arguments that are sizes of named dimensions, by name.
     """
 
     name: str
@@ -73,7 +73,7 @@ class HloFunction:
 class HloModule:
     """Functions by name, of which ``main`` is the model.
 
-    ``constants`` are the sizes of :class:`HloFunction` that are known.
+    ``constants`` are the known sizes of :class:`HloFunction`.
     """
 
     name: str

@@ -19,11 +19,12 @@ from modelcc.ops.generate import Iota
 
 @dataclass(frozen=True)
 class IndexNumbers:
-    """Dimension numbers of a gather, or of the gather that a scatter undoes.
+    """Dimension numbers of a gather, or of the inverse of a scatter.
 
-    ``windows`` are axes of the result that lie in a slice, ``hidden`` those of the operand that
-    the result has no axis for, ``batching`` pairs axes of the operand with those of the indices
-    that they go along with, and ``mapped`` says which axes the parts of an index are of.
+    ``windows`` are axes of the result that belong to a slice (offset_dims), ``hidden`` those of the
+    operand without an axis in the result (collapsed), ``batching`` pairs batching axes of the
+    operand with those of the indices, and ``mapped`` are the axes of an index's components
+    (start_index_map).
     """
 
     windows: tuple[int, ...]
@@ -56,7 +57,8 @@ def index_numbers(
 
 @dataclass(frozen=True)
 class SlicePlaces:
-    """Starts of slices: ``indices`` is ``[*batch, parts]`` in i64, a part for each of ``axes``."""
+    """Starts of slices: ``indices`` is ``[*batch, components]`` in i64, a component for each of
+    ``axes``."""
 
     indices: str
     batch: tuple[Index, ...]
@@ -72,7 +74,7 @@ class SlicePlaces:
 
 
 def places_of(call: HloCall, numbers: IndexNumbers) -> SlicePlaces:
-    """Operand 1; axes that go along with others are among those that are indexed."""
+    """Operand 1; batching axes are among those that are indexed."""
     indices = converted(call, call.input(1), I64)
     if numbers.vector == call.rank(1):
         indices = reshaped(call, indices, (*call.shape(1), 1))
@@ -89,13 +91,13 @@ def places_of(call: HloCall, numbers: IndexNumbers) -> SlicePlaces:
 
 
 def greatest(call: HloCall, axes: Sequence[int], sizes: Sequence[Index]) -> str:
-    """The greatest start along each axis with which a slice of operand 0 lies inside."""
+    """The maximum start along each axis with which a slice of operand 0 is in bounds."""
     shape = call.shape()
     return call.note([simplify(shape[a] - sizes[a], call.bounds) for a in axes], I64)
 
 
 def with_windows(call: HloCall, indices: str, places: SlicePlaces, sizes: Sequence[Index]) -> str:
-    """Indices ``[*batch, *wide, parts]``: starts, and the place in the window added to them."""
+    """Indices ``[*batch, *wide, components]``: starts plus window offsets."""
     wide = places.wide(sizes)
     if not wide:
         return indices

@@ -1,4 +1,4 @@
-"""Floats rounded to fewer bits of exponent and mantissa, within their own type."""
+"""Floats rounded to fewer exponent and mantissa bits, within their own type."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _MANTISSAS: Mapping[DType, int] = MappingProxyType({F16: 10, BF16: 7, F32: 23, F
 
 
 def reduce_precision(call: HloCall) -> str:
-    """The nearest float of ``exponent_bits`` and ``mantissa_bits``, to even.
+    """The nearest float of ``exponent_bits`` and ``mantissa_bits``, ties to even.
 
-    As in XLA, numbers below the normal ones become 0, those above the greatest one infinite; NaN
-    stays, and is infinite where there is no mantissa to tell them apart.
+    As in XLA, subnormal results become 0, overflows infinite; NaN is kept, and becomes infinite if
+    there are no mantissa bits to represent it.
     """
     x, exponent = call.value(0), call.integer("exponent_bits")
     mantissa, own = call.integer("mantissa_bits"), call.dtype()
@@ -33,7 +33,7 @@ def reduce_precision(call: HloCall) -> str:
 
 
 def _rounded(size: Value, own: DType, mantissa: int) -> Value:
-    """Bits without a sign, the last ones of the mantissa cut off; NaN becomes infinite."""
+    """Bits without a sign, rounded to fewer mantissa bits; NaN becomes infinite."""
     cut = _MANTISSAS[own] - mantissa
     if cut <= 0:
         return size
@@ -43,7 +43,7 @@ def _rounded(size: Value, own: DType, mantissa: int) -> Value:
 
 
 def _within(size: Value, own: DType, exponent: int) -> Value:
-    """Infinite or 0 where the exponent has no room in so many bits."""
+    """Infinite or 0 where the exponent is out of range."""
     shift = _MANTISSAS[own]
     bias, narrow = (1 << (own.bits - 2 - shift)) - 1, (1 << (exponent - 1)) - 1
     if narrow >= bias:

@@ -1,4 +1,4 @@
-"""Quantized numbers: reals that are a scale times the distance of an integer from a zero point."""
+"""Quantized numbers: the real value is the scale times (integer - zero point)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TYPE = re.compile(r"([iu])(\d+)(?:<(-?\d+):(-?\d+)>)?:\w+(?::(\d+))?,\s*\{?([^}
 
 @dataclass(frozen=True)
 class Quantization:
-    """Scales and zero points, of all or along ``axis``, and the range of the integers."""
+    """Scales and zero points, per tensor or along ``axis``, and the range of the integers."""
 
     low: int
     high: int
@@ -28,7 +28,7 @@ class Quantization:
 
 
 def quantization(text: str) -> Quantization:
-    """What a type spells: ``i8<-127:127>:f32:1, {0.1:-30, 0.5}``."""
+    """Parses a quantized type such as ``i8<-127:127>:f32:1, {0.1:-30, 0.5}``."""
     found = _TYPE.fullmatch(text)
     assert found is not None, text
     kind, bits, low, high, axis, pairs = found.groups()
@@ -47,7 +47,7 @@ def quantization(text: str) -> Quantization:
 
 
 def _parameters(call: HloCall) -> tuple[Quantization, Value, Value]:
-    """The quantization, and its scales and zero points as real numbers that broadcast."""
+    """The quantization, and its scales and zero points as broadcastable real numbers."""
     own, rank = quantization(str(call.attribute("quantization"))), call.rank()
     dtype = call.dtype() if call.dtype().is_float else call.result_dtype
     shape = [-1 if axis == own.axis else 1 for axis in range(rank)] if own.axis is not None else []
@@ -61,7 +61,7 @@ def _parameters(call: HloCall) -> tuple[Quantization, Value, Value]:
 
 def _stored(call: HloCall) -> tuple[Value, Value, Value]:
     """The integers as real numbers, scales and zero points ("quantization computations" of the
-    specification); NaN becomes 0, as it does where reals become integers."""
+    specification); NaN becomes 0, as in conversions to integers."""
     own, scale, zero = _parameters(call)
     place = call.value(0) / scale + zero
     inside = of(ew.Min(), of(ew.Max(), place, place.lift(own.low)), place.lift(own.high))
@@ -70,18 +70,18 @@ def _stored(call: HloCall) -> tuple[Value, Value, Value]:
 
 
 def quantized(call: HloCall) -> str:
-    """The numbers that a quantized type can hold, nearest to those given."""
+    """The nearest numbers that a quantized type represents."""
     stored, scale, zero = _stored(call)
     return ((stored - zero) * scale).name
 
 
 def bits(call: HloCall) -> str:
-    """The integers of quantized numbers."""
+    """The storage integers of quantized numbers."""
     return call.emit(ew.Cast(call.result_dtype), _stored(call)[0].name)
 
 
 def stands_for(call: HloCall) -> str:
-    """The numbers that integers stand for."""
+    """The real numbers that integers represent."""
     _, scale, zero = _parameters(call)
     whole = call.as_value(call.emit(ew.Cast(scale.type.dtype), call.input(0)))
     return ((whole - zero) * scale).name

@@ -1,7 +1,7 @@
-"""Quantized types as texts without them: jaxlib's bindings do not know the dialect they are of.
+"""Rewrites module text without quantized types: jaxlib's bindings lack their dialect.
 
-A quantized tensor is the real numbers that it stands for.  What makes one is followed by a custom
-call that rounds these to what the type can hold, so arithmetic is that of the specification:
+A quantized tensor becomes the real numbers that it represents.  Its definition is followed by a
+custom call that rounds these to representable ones, so arithmetic is that of the specification:
 dequantize, compute, quantize::
 
     %2 = stablehlo.add %0, %1 : tensor<4x!quant.uniform<i8:f32, 0.5:3>>
@@ -20,7 +20,7 @@ import re
 from modelcc.ir.errors import ModelError
 
 QUANTIZED, BITS, STANDS_FOR = (f"modelcc.{n}" for n in ("quantized", "bits", "stands_for"))
-"""Custom calls: rounding to a quantized type, the integers that store one, and back from these."""
+"""Custom calls: rounding to a quantized type, its storage integers, and back from these."""
 
 MARK = "!quant.uniform<"
 _STORAGE = r"[iu]\d+(?:<-?\d+:-?\d+>)?"
@@ -31,8 +31,8 @@ _NAMED = {"uniform_quantize", "uniform_dequantize", "bitcast_convert"}
 
 
 def without_quantized_types(text: str) -> str:
-    """``text`` in terms of real numbers and custom calls; :class:`ModelError` where arguments or
-    results of a function, or of a region, are quantized."""
+    """``text`` with real numbers and custom calls; :class:`ModelError` if arguments or results of a
+    function, or of a region, are quantized."""
     if MARK not in text:
         return text
     return "\n".join(_line(line) if MARK in line else line for line in text.split("\n"))

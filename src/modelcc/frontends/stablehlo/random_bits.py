@@ -1,4 +1,4 @@
-"""Bits of counter-based generators, the same ones as XLA's on processors.
+"""Counter-based random number generators, bit-exact with XLA's on CPUs.
 
 Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011): ThreeFry 2x32 of 20 rounds,
 Philox 4x32 of 10.  The state is a key and a counter of 64 bits each.
@@ -28,7 +28,7 @@ FACTORS, STEPS = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
 
 
 def random_bits(call: HloCall) -> Sequence[str]:
-    """The next state, and bits that fill the second result."""
+    """The next state, and the bits of the second result."""
     kind, shape = str(call.attribute("rng_algorithm")), call.static_shape(1)
     dtype = call.op.types[1].dtype
     if call.type().shape != (2,) or call.dtype() != U64 or dtype is None or not dtype.is_integer:
@@ -51,7 +51,7 @@ def _unsigned(dtype: DType) -> DType:
 def threefry_bits(
     call: HloCall, key: Value, counter: Value, shape: Sequence[int], bits: int
 ) -> tuple[Value, int]:
-    """Bits of a shape, and how far the counter goes: a count gives two words."""
+    """Bits of a shape, and the increment of the counter: a count gives two words."""
     if bits == 64:
         low, high = threefry(_counts(call, counter, prod(shape)), _words(key))
         return of(Reshape(tuple(shape)), _joined(low, high)), prod(shape)
@@ -68,7 +68,7 @@ def threefry_bits(
 
 
 def _split_axis(shape: Sequence[int]) -> int:
-    """The first axis of an even extent, else the first longest one."""
+    """The first axis of even extent, else the first longest one."""
     even = [axis for axis, extent in enumerate(shape) if extent % 2 == 0]
     return even[0] if even else shape.index(max(shape)) if shape else 0
 
@@ -88,7 +88,7 @@ def threefry(counts: Words, key: Words) -> Words:
 def philox_bits(
     call: HloCall, key: Value, counter: Value, shape: Sequence[int], bits: int
 ) -> tuple[Value, int]:
-    """Bits of a shape, and how far the counter goes: a count gives four words."""
+    """Bits of a shape, and the increment of the counter: a count gives four words."""
     count = prod(shape)
     rounds = -(-count * max(1, bits // 32) // 4)
     line = call.made(Iota((rounds,), 0, 0, 1, U64)) + counter

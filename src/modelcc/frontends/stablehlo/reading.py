@@ -1,4 +1,4 @@
-"""StableHLO modules by the MLIR bindings of jaxlib: text, portable bytecode, jax's exports."""
+"""Reading StableHLO modules with jaxlib's MLIR bindings: text, portable bytecode, jax's exports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from modelcc.frontends.stablehlo.quantized_text import without_quantized_types
 from modelcc.ir.errors import ModelError
 
 BYTECODE = b"ML\xefR"
-"""Starts MLIR's bytecode."""
+"""Magic number of MLIR bytecode."""
 
 WHOLE = frozenset(
     f"chlo.{name}"
@@ -32,11 +32,11 @@ WHOLE = frozenset(
         *("top_k", "is_inf", "is_neg_inf", "is_pos_inf", "square"),
     )
 )
-"""Operations above StableHLO that have handlers; others are what its own passes make of them."""
+"""CHLO operations that have handlers; others are expanded by StableHLO's own passes."""
 
 
 def read_text(text: str, name: str = "model") -> HloModule:
-    """The module that ``text`` spells; :class:`ModelError` where it spells none."""
+    """The module parsed from ``text``; :class:`ModelError` if invalid."""
     context = make_ir_context()
     try:
         with context:
@@ -48,7 +48,7 @@ def read_text(text: str, name: str = "model") -> HloModule:
 
 
 def read_bytes(data: bytes, name: str = "model") -> HloModule:
-    """The module in portable bytecode, or in what ``jax.export`` serialises."""
+    """The module in portable bytecode, or in the form serialised by ``jax.export``."""
     if not data.startswith(BYTECODE):
         return read_bytes(deserialized(data, name).mlir_module_serialized, name)
     context = make_ir_context()
@@ -60,15 +60,15 @@ def read_bytes(data: bytes, name: str = "model") -> HloModule:
 
 
 def deserialized(data: bytes, name: str) -> Any:
-    """The ``jax.export.Exported`` in ``data``; :class:`ModelError` if it holds none."""
+    """The ``jax.export.Exported`` in ``data``; :class:`ModelError` if there is none."""
     try:
         return export.deserialize(bytearray(data))
-    except Exception as error:  # flatbuffers raises what the bytes lead it to
+    except Exception as error:  # flatbuffers may raise anything on invalid bytes
         raise _unreadable(name, error) from error
 
 
 def _version_hint(data: bytes) -> str | None:
-    """What to do about a file of a version that the bindings cannot read."""
+    """A hint for a file of a version that the bindings cannot read."""
     written = re.match(rb"ML\xefR.?StableHLO_v([0-9.]+)", data, re.DOTALL)
     if written is None:
         return None
@@ -94,7 +94,7 @@ def read_module(module: Any, name: str = "model") -> HloModule:
 
 
 class _ModuleReader:
-    """Numbers values in the order in which they are met."""
+    """Numbers values in the order of first occurrence."""
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
@@ -135,7 +135,7 @@ class _ModuleReader:
         )
 
     def _expanded(self, op: Any) -> Operation:
-        """What StableHLO's own passes make of an operation, as the region of one."""
+        """The expansion of an operation by StableHLO's own passes, as a region."""
         names = [f"%{n}" for n in range(len(op.operands))]
         types = ", ".join(str(o.type) for o in op.operands)
         results = ", ".join(str(r.type) for r in op.results)
@@ -170,7 +170,8 @@ class _ModuleReader:
 
 
 def _element(value: Any) -> Any:
-    """What stands for ``value``: of an element taken from a tuple made here, that element."""
+    """The value that represents ``value``: for an element extracted from a tuple built here, that
+    element."""
     owner = value.owner
     if getattr(owner, "name", "") != _TAKES:
         return value
@@ -181,7 +182,7 @@ def _element(value: Any) -> Any:
 
 
 def _is_of_tuples(op: Any) -> bool:
-    """Whether it makes a tuple of which elements are taken only, or takes one of these."""
+    """Whether it builds a tuple from which only elements are extracted, or extracts one."""
     if op.name == _TUPLE:
         return all(use.owner.name in (_TUPLE, _TAKES) for use in op.results[0].uses)
     return op.name == _TAKES and _element(op.results[0]) != op.results[0]
@@ -191,7 +192,7 @@ _TUPLE, _TAKES = "stablehlo.tuple", "stablehlo.get_tuple_element"
 
 
 def _is_whole(op: Any) -> bool:
-    """Whether an operation above StableHLO has a handler; that of erfc is for f32."""
+    """Whether a CHLO operation has a handler; that of erfc is for f32."""
     type = str(op.operands[0].type)
     return op.name in WHOLE and "complex" not in type and (op.name, "f64>" in type) != (
         "chlo.erfc", True)  # fmt: skip
@@ -204,12 +205,12 @@ def _listed(attributes: Any, name: str, values: Sequence[int]) -> list[Any]:
 
 
 def _named(argument: Any) -> str:
-    """What the program calls an argument."""
+    """The program's name of an argument."""
     name = re.fullmatch(r'loc\("([^"]*)"\)', str(argument.location))
     return name[1] if name else ""
 
 
 def source_line(location: Any) -> str:
-    """The innermost ``file:line`` of a location; nothing if it has none."""
+    """The innermost ``file:line`` of a location; empty if it has none."""
     lines = re.findall(r'"([^"]+)":(\d+):', str(location))
     return ":".join(lines[0]) if lines else ""

@@ -1,7 +1,7 @@
-"""Reductions: those by one operation as an op, pairs of a value and its place, and any others.
+"""Reductions: those by one operation as an op, argmin and argmax patterns, and any others.
 
-Others are reduced by halves: a region that is written for two elements is applied to all elements
-of one half and of the other at once, for StableHLO leaves the order to the implementation.
+Others are reduced by halves: a region written for two elements is applied to all elements of one
+half and of the other at once, as StableHLO leaves the order to the implementation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from modelcc.ops.shape import Concat, Transpose
 from modelcc.ops.slicing import Slice
 
 Combine = Callable[[Sequence[str], Sequence[str]], Sequence[str]]
-"""What a region makes of the values of one half and those of the other."""
+"""Applies a region to the values of one half and those of the other."""
 
 _REDUCE: Mapping[str, type[rd.Reduction]] = MappingProxyType(
     {
@@ -65,7 +65,7 @@ def _known(name: str, dtype: DType) -> type[rd.Reduction] | None:
 
 
 def _reduced(call: HloCall, op: type[rd.Reduction], name: str, axes: tuple[int, ...]) -> str:
-    """By ``op``, with the first value taken in where it is not neutral."""
+    """By ``op``, combined with the initial value if it is not neutral."""
     dtype = call.dtype()
     x = call.input(0)
     narrow = dtype.is_float and dtype.bits < 16
@@ -78,7 +78,7 @@ def _reduced(call: HloCall, op: type[rd.Reduction], name: str, axes: tuple[int, 
 
 
 def is_neutral(first: Array | None, name: str, dtype: DType) -> bool:
-    """Whether a first value changes nothing in a reduction by the operation ``name``."""
+    """Whether an initial value is neutral in a reduction by the operation ``name``."""
     if first is None:
         return False
     own = np.asarray(first).reshape(-1)[0]
@@ -93,14 +93,14 @@ def is_neutral(first: Array | None, name: str, dtype: DType) -> bool:
 
 
 def limits(dtype: DType) -> tuple[float, float]:
-    """The least and the greatest value."""
+    """The minimum and the maximum value."""
     if dtype.is_float:
         return -np.inf, np.inf
     return integers(dtype)
 
 
 def _counts(call: HloCall, axis: int) -> bool:
-    """Whether the places are 0, 1, … along ``axis``."""
+    """Whether the indices are 0, 1, … along ``axis``."""
     op = call.defining(call.op.operands[1])
     if op is not None and op.name == "stablehlo.broadcast_in_dim":
         line = tuple(op.attributes["broadcast_dimensions"]) == (axis,)
@@ -112,7 +112,7 @@ def _counts(call: HloCall, axis: int) -> bool:
 
 
 def _best(call: HloCall, direction: str, axis: int) -> Sequence[str]:
-    """The extreme values, and where they are first."""
+    """The extrema, and their first indices."""
     greatest = direction == "GT"
     values = rd.ReduceMax if greatest else rd.ReduceMin
     places = rd.ArgMax if greatest else rd.ArgMin
@@ -130,7 +130,7 @@ def _best(call: HloCall, direction: str, axis: int) -> Sequence[str]:
 def by_halves(
     call: HloCall, combined: Combine, values: Sequence[str], axes: Sequence[int]
 ) -> Sequence[str]:
-    """All elements along ``axes`` combined, in their order."""
+    """All elements along ``axes`` combined in order."""
     for axis in sorted(axes, reverse=True):
         values = [_moved_first(call, value, axis) for value in values]
         values = _halved(call, combined, values)
@@ -147,7 +147,7 @@ def _moved_first(call: HloCall, value: str, axis: int) -> str:
 
 
 def _halved(call: HloCall, combined: Combine, values: Sequence[str]) -> Sequence[str]:
-    """Elements along axis 0 combined in pairs of neighbours until one is left."""
+    """Elements along axis 0 combined pairwise until one is left."""
     count = number_of(call.type_of(values[0]).shape[0], "number of elements to combine")
     if count == 0:
         unsupported("it combines no elements")

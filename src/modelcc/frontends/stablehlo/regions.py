@@ -1,4 +1,4 @@
-"""Regions as expressions of their arguments, which tell what a reduction or a sort does."""
+"""Regions as expressions of their arguments, to recognise reductions and sorts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from modelcc.frontends.stablehlo.module import HloBlock, Operation
 def spelled(region: HloBlock) -> tuple[str, ...]:
     """The results of a region as expressions of its arguments ``a0``, ``a1`` …
 
-    A comparison is called by its direction, any other operation by its name without the dialect.
+    A comparison is named by its direction, any other operation by its name without the dialect.
     """
     texts = {number: f"a{n}" for n, number in enumerate(region.arguments)}
     for op in region.operations:
@@ -24,15 +24,15 @@ def _name(op: Operation) -> str:
 
 
 def single(region: HloBlock) -> str:
-    """The operation that a region of two arguments is, if it is just one; else nothing."""
+    """The single operation that a region of two arguments consists of; else empty."""
     (text, *more) = spelled(region)
     name, _, operands = text.partition("(")
     return name if operands in ("a0,a1)", "a1,a0)") and not more else ""
 
 
 def extreme(region: HloBlock) -> str:
-    """``GT`` or ``LT`` if a region of pairs of a value and a place takes the better value, and of
-    equal ones that of the lesser place; NaN is better than any number.  Else nothing."""
+    """``GT`` or ``LT`` if a region on (value, index) pairs selects the extremum, and of equal ones
+    that of the lower index; NaN precedes any number.  Else empty."""
     found = spelled(region)
     for direction in ("GT", "LT"):
         better = f"{direction}(a0,a2)"

@@ -1,4 +1,4 @@
-"""Scatters with general dimension numbers: updates that do not fit are left out."""
+"""Scatters with general dimension numbers: updates out of bounds are skipped."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def scatter(call: HloCall) -> str:
 
 
 def _scattered(call: HloCall, numbers: IndexNumbers, reduction: Combination) -> str:
-    """By ``ScatterND`` of what is indexed first."""
+    """By ``ScatterND`` with the indexed axes first."""
     rank, given = call.rank(), call.shape(2)
     shown = [a for a in range(rank) if a not in numbers.hidden]
     windows = dict(zip(shown, numbers.windows, strict=True))
@@ -82,7 +82,7 @@ def _scattered(call: HloCall, numbers: IndexNumbers, reduction: Combination) -> 
 
 
 def _with_partial(call: HloCall, places: SlicePlaces, sizes: Sequence[Index]) -> SlicePlaces:
-    """Axes that updates do not fill have an index as well, which is 0; so has one at least."""
+    """Axes that updates do not cover get an index of 0 as well; at least one axis has one."""
     shape = call.shape()
     rest = places.rest(len(shape))
     partial = [a for a in rest if compare(sizes[a], "==", shape[a], call.bounds) is not True]
@@ -99,8 +99,8 @@ def _with_partial(call: HloCall, places: SlicePlaces, sizes: Sequence[Index]) ->
 def _written(
     call: HloCall, places: SlicePlaces, sizes: Sequence[Index], updates: str, reduction: Combination
 ) -> str:
-    """Updates that do not fit change nothing where they are combined; where they replace, they
-    are written behind the end of the first indexed axis, and cut off."""
+    """Updates out of bounds add the neutral element if combined; if they replace, they are written
+    past the end of the first indexed axis, and cropped."""
     shape, order = call.shape(), (*places.axes, *places.rest(call.rank()))
     if not order:
         return _combined(call, updates, reduction)
@@ -134,7 +134,7 @@ def _neutral(dtype: DType, reduction: Combination) -> float:
 
 
 def _combined(call: HloCall, updates: str, reduction: Combination) -> str:
-    """Of a tensor without axes, one update."""
+    """A single update of a scalar."""
     if call.type_of(updates).rank:
         unsupported("several updates of a tensor without axes")
     if reduction == "none":
@@ -144,7 +144,7 @@ def _combined(call: HloCall, updates: str, reduction: Combination) -> str:
 
 
 def _fitting(call: HloCall, places: SlicePlaces, sizes: Sequence[Index]) -> str | None:
-    """Where updates fit, as ``[*batch, 1]``; None where all are known to."""
+    """Which updates are in bounds, as ``[*batch, 1]``; None if all provably are."""
     high = greatest(call, places.axes, sizes)
     known, limit = call.emitter.contents(places.indices), call.emitter.contents(high)
     if known is not None and limit is not None and not is_symbolic(known) | is_symbolic(limit):

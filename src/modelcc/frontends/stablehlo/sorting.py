@@ -1,4 +1,4 @@
-"""Sorts by comparators that are orders of their operands, one after the other; the best few."""
+"""Sorts by comparators that are lexicographic orders of their operands; top-k."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from modelcc.ops.gather import GatherElements
 from modelcc.ops.top_k import TopK
 
 Key = tuple[int, bool]
-"""An operand of a sort, and whether greater ones come first."""
+"""An operand of a sort, and whether in descending order."""
 
 Definitions = Callable[[int], Operation | None]
-"""The operation that gives a value."""
+"""The operation that defines a value."""
 
 
 def sort(call: HloCall) -> Sequence[str]:
-    """Stable: by the last key first."""
+    """Stable sorts, by the last key first."""
     axis = call.integer("dimension", -1) % call.rank()
     keys = order_of(call.op.regions[0], call.defining)
     extent = call.shape()[axis]
@@ -38,16 +38,16 @@ def sort(call: HloCall) -> Sequence[str]:
 
 
 def _ordered(call: HloCall, value: str) -> str:
-    """A key of a type that can be sorted."""
+    """A key converted to a sortable type."""
     dtype = call.type_of(value).dtype
     return converted(call, value, combinable(dtype))
 
 
 def order_of(region: HloBlock, outside: Definitions) -> list[Key]:
-    """The keys of a comparator, the most significant first; not supported if it is none.
+    """The keys of a comparator, the most significant first; not supported if it is not recognised.
 
-    One of several keys is ``or(lt(a, b), and(eq(a, b), rest))``.  ``outside`` gives the operations
-    around the region, for constants may stand there.
+    One of several keys is ``or(lt(a, b), and(eq(a, b), rest))``.  ``outside`` finds operations
+    outside the region, for constants may be defined there.
     """
     own = {number: op for op in region.operations for number in op.results}
 
@@ -86,7 +86,7 @@ def _keys(number: int, region: HloBlock, made: Definitions) -> list[Key]:
 
 
 def _tells_of_nan(key: Key, op: Operation, region: HloBlock, made: Definitions) -> bool:
-    """Whether ``and(ne(a, a), eq(b, b))`` says that NaN is the greatest, as it is for TopK."""
+    """Whether ``and(ne(a, a), eq(b, b))`` makes NaN the maximum, as in TopK."""
     place, descending = key
     great, less = (2 * place, 2 * place + 1) if descending else (2 * place + 1, 2 * place)
     wanted = {("NE", great, great), ("EQ", less, less)}
@@ -111,7 +111,7 @@ def _compared(op: Operation, region: HloBlock, made: Definitions) -> tuple[int, 
 
 
 def _argument(number: int, region: HloBlock, made: Definitions) -> int | None:
-    """The argument that a value is, but for zeros and NaN of one kind being made one."""
+    """The argument that a value is, apart from canonicalisation of zeros and NaN."""
     if number in region.arguments:
         return region.arguments.index(number)
     op = made(number)
@@ -125,7 +125,7 @@ def _argument(number: int, region: HloBlock, made: Definitions) -> int | None:
 
 
 def top_k(call: HloCall) -> Sequence[str]:
-    """The greatest elements of the last axis and their places."""
+    """The largest elements of the last axis and their indices."""
     dtype = call.dtype()
     x = _ordered(call, call.input(0))
     if dtype.is_float and dtype.bits < 16:
@@ -135,7 +135,7 @@ def top_k(call: HloCall) -> Sequence[str]:
 
 
 def approximate_top_k(call: HloCall) -> Sequence[str]:
-    """All of the best, of which an accelerator may miss some, and what goes with them."""
+    """Exact top-k, of which an accelerator may miss some, and its payload operands."""
     settings = call.attribute("mhlo.backend_config")
     (comparator,) = call.attribute("called_computations")
     ((number, descending),) = order_of(call.functions[comparator].body, call.defining)

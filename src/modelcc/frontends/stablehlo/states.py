@@ -1,4 +1,4 @@
-"""States of loops: the tensors that they consist of, and those that are slices, stacked."""
+"""Loop states: the tensors that they consist of, and those that are stacked slices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def flattened(emitter: Emitter, names: Sequence[str]) -> list[str]:
 def regrouped(
     emitter: Emitter, like: Sequence[str], own: Emitter, flat: Sequence[str]
 ) -> list[str]:
-    """Values of ``own`` made of ``flat`` tensors as the values ``like`` of ``emitter`` are."""
+    """Values of ``own`` made from ``flat`` tensors, in the structure of the values ``like`` of
+    ``emitter``."""
     parts, found = iter(flat), list[str]()
     for name in like:
         group = emitter.find_group(name)
@@ -35,8 +36,8 @@ def regrouped(
 
 @dataclass(frozen=True)
 class Stack:
-    """A state each slice of which along ``axis`` is written once, by ``node``, in order or from
-    the last one on."""
+    """A state each slice of which along ``axis`` is written once, by ``node``, in ascending or
+    descending order."""
 
     axis: int
     backwards: bool
@@ -46,7 +47,7 @@ class Stack:
 def stacked(graph: Graph, count: int, counter: str, trips: Index) -> Mapping[int, Stack]:
     """Which of ``count`` states a body only writes slices of, all of them in ``trips`` iterations.
 
-    What they were at first does not matter then.
+    Their initial values are then irrelevant.
     """
     found: dict[int, Stack] = {}
     producers, consumers = graph.producers(), graph.consumers()
@@ -66,7 +67,7 @@ def stacked(graph: Graph, count: int, counter: str, trips: Index) -> Mapping[int
 
 
 def _axis(graph: Graph, node: Node, state: str) -> int | None:
-    """The axis along which ``node`` replaces one slice of ``state``, if that is what it does."""
+    """The axis along which ``node`` replaces one slice of ``state``, if it does."""
     whole, part = (graph.types[name].shape for name in node.inputs)
     if node.inputs[0] != state or not isinstance(node.op, ReplaceSlice):
         return None
@@ -77,7 +78,7 @@ def _axis(graph: Graph, node: Node, state: str) -> int | None:
 
 
 def with_slices(graph: Graph, stacks: Mapping[int, Stack], kept: Sequence[int]) -> Graph:
-    """The body with slices as its last results in place of the stacked states."""
+    """The body with slices as its last results instead of the stacked states."""
     if not stacks:
         return graph
     types = dict(graph.types)

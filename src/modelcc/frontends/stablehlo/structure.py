@@ -1,4 +1,4 @@
-"""Operations that move elements, make them, or change their type; and sizes as values."""
+"""Data movement, creation, type conversion, and sizes as values."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _iota(call: HloCall, shape: Sequence[Index]) -> Iota:
 
 
 def sizes(call: HloCall, operand: int) -> tuple[Index, ...]:
-    """A vector operand as extents of the result, which the module may know better."""
+    """A vector operand as extents of the result; static ones of the module take precedence."""
     computed = call.indices(operand, "shape", Range(0, None))
     return call.result_shape(computed)
 
@@ -53,8 +53,8 @@ def convert(call: HloCall) -> str:
 
 
 def _whole(call: HloCall, to: DType) -> str:
-    """Floats as integers as XLA makes them: fractions cut off, the nearest where none fits, and 0
-    of NaN.  StableHLO leaves both open."""
+    """Floats to integers as in XLA: truncated, saturated, NaN to 0.  StableHLO leaves the latter
+    two open."""
     wide = F32 if call.dtype().bits <= 16 else call.dtype()
     x, (low, high) = call.as_value(converted(call, call.input(0), wide)), integers(to)
     above, below = of(ew.GreaterOrEqual(), x, x.lift(high + 1.0)), of(ew.Less(), x, x.lift(low))
@@ -66,7 +66,7 @@ def _whole(call: HloCall, to: DType) -> str:
 
 
 def integers(dtype: DType) -> tuple[int, int]:
-    """The least and the greatest integer of a type."""
+    """The minimum and the maximum integer of a type."""
     signed = dtype.kind == "int"
     return -(2 ** (dtype.bits - 1)) if signed else 0, 2 ** (dtype.bits - signed) - 1
 
@@ -77,7 +77,7 @@ def converted(call: HloCall, name: str, to: DType) -> str:
 
 
 def combinable(dtype: DType) -> DType:
-    """A type that ops combine and order elements in, which holds all of ``dtype``."""
+    """A type that ops can combine and order elements in, which holds all of ``dtype``."""
     if dtype.is_float:
         return F32 if dtype.bits < 16 else dtype
     return I32 if dtype == BOOL or dtype.bits < 8 else dtype
@@ -132,7 +132,7 @@ def dynamic_broadcast_in_dim(call: HloCall) -> str:
 
 
 def broadcast(call: HloCall, axes: Sequence[int], shape: Sequence[Index]) -> str:
-    """Operand 0 with its axis n at ``axes[n]`` of ``shape``, stretched."""
+    """Operand 0 with its axis n at ``axes[n]`` of ``shape``, broadcast."""
     name, own = call.input(0), call.shape()
     if any(a > b for a, b in pairwise(axes)):
         order = sorted(range(len(axes)), key=axes.__getitem__)
@@ -152,7 +152,7 @@ def slice_(call: HloCall) -> str:
 
 
 def real_dynamic_slice(call: HloCall) -> str:
-    """A slice whose bounds are operands; starts of which it does not fit end the run."""
+    """A slice with bounds as operands; a run fails for starts out of bounds."""
     pairs = zip(call.shape(), call.op.types[0].shape, strict=True)
     fit = [Range(0, e - n if isinstance(e, int) and n is not None else None) for e, n in pairs]
     read = call.indices(1, "start", fit)
@@ -172,7 +172,7 @@ def reverse(call: HloCall) -> str:
 
 
 def reversed_along(call: HloCall, name: str, axes: Sequence[int]) -> str:
-    """``name`` from the end along ``axes``."""
+    """``name`` reversed along ``axes``."""
     shape = call.type_of(name).shape
     if not axes:
         return name
@@ -205,7 +205,7 @@ def padded(
     high: Sequence[Index],
     between: Sequence[int],
 ) -> str:
-    """``name`` with so many elements of ``value`` before, after and between its own."""
+    """``name`` padded with ``value``: numbers of elements before, after and between its own."""
     known = call.emitter.contents(value)
     dtype = call.type_of(name).dtype
     if known is not None and not is_symbolic(known):
@@ -233,7 +233,7 @@ def _filled(
 
 
 def _spread(call: HloCall, name: str, value: float, axis: int, count: int) -> str:
-    """With ``count`` elements of ``value`` between neighbours: an axis is padded, and merged."""
+    """With ``count`` elements of ``value`` between neighbours: pads a new axis, and merges it."""
     shape = call.type_of(name).shape
     extent = shape[axis]
     if extent in (0, 1):
@@ -271,7 +271,7 @@ def _width(dtype: DType) -> int:
 
 
 def _number(dtype: DType) -> DType:
-    """The type of numbers without a sign that has as many bits."""
+    """The unsigned integer type of the same width."""
     return BOOL if dtype == BOOL else DTYPES[f"u{dtype.bits}"]
 
 
@@ -291,7 +291,7 @@ def _split(call: HloCall, to: DType, own: DType) -> str:
 
 
 def _merged(call: HloCall, to: DType, own: DType) -> str:
-    """Elements of the parts along the last axis."""
+    """Elements from the parts along the last axis."""
     width, wide = _width(own), _room(to)
     *outer, count = call.shape()
     if count != to.bits // width:
@@ -309,7 +309,7 @@ def _merged(call: HloCall, to: DType, own: DType) -> str:
 
 
 def _room(dtype: DType) -> DType:
-    """The type to compute in with numbers of as many bits."""
+    """The type for arithmetic on unsigned integers of this width."""
     return DTYPES[f"u{max(dtype.bits, 8)}"]
 
 

@@ -1,4 +1,4 @@
-"""Sliding windows: pooling, running totals, and any other region tap by tap."""
+"""Sliding windows: pooling, cumulative sums, and any other region tap by tap."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class WindowGeometry:
     dilations: tuple[int, ...]
 
     def moves(self, axis: int) -> bool:
-        """Whether the window does more along an axis than see each element once."""
+        """Whether the window does more along an axis than visit each element once."""
         own = self.kernel[axis], self.strides[axis], self.low[axis], self.high[axis]
         return own != (1, 1, 0, 0)
 
     def spatial(self, rank: int) -> tuple[int, ...]:
-        """The axes to slide along, one at least."""
+        """The axes to slide along, at least one."""
         return tuple(a for a in range(rank) if self.moves(a)) or (rank - 1,)
 
     def along(self, axes: Sequence[int]) -> WindowGeometry:
-        """The window along some of the axes."""
+        """The window restricted to some of the axes."""
         fields = (self.kernel, self.strides, self.low, self.high, self.dilations)
         return WindowGeometry(*(tuple(f[a] for a in axes) for f in fields))
 
@@ -68,8 +68,8 @@ def reduce_window(call: HloCall) -> Sequence[str]:
 
 
 def dynamic_reduce_window(call: HloCall) -> Sequence[str]:
-    """jax's custom call: what the window is comes as operands.  One of a named size is a running
-    total."""
+    """jax's custom call: the window is given by operands.  One of a symbolic size is a cumulative
+    sum."""
     (callee,) = call.attribute("called_computations")
     region = call.functions[callee].body
     kernel, strides, spread, dilations, pads = (call.indices(n, "window") for n in range(2, 7))
@@ -122,7 +122,7 @@ def _as_op(call: HloCall, name: str, window: WindowGeometry) -> Sequence[str] | 
 
 
 def _running(call: HloCall, name: str, window: WindowGeometry) -> str | None:
-    """Totals along the only axis that a window slides along."""
+    """Cumulative reduction along the only axis that a window slides along."""
     (axis, *more) = window.spatial(call.rank())
     if more or window.strides[axis] != 1:
         return None
@@ -132,7 +132,7 @@ def _running(call: HloCall, name: str, window: WindowGeometry) -> str | None:
 def _total(
     call: HloCall, name: str, axis: int, kernel: Index, pads: tuple[Index, Index]
 ) -> str | None:
-    """Totals of all elements up to each one, from either end."""
+    """Prefix or suffix sums or products."""
     reach, op = kernel - 1, {"add": CumSum, "multiply": CumProd}.get(name)
     if call.shape()[axis] != kernel or op is None or pads not in ((reach, 0), (0, reach)):
         return None
@@ -152,7 +152,7 @@ def _pooled(call: HloCall, x: str, window: WindowGeometry) -> str:
 
 
 def _summed(call: HloCall, window: WindowGeometry) -> str:
-    """A sum is a mean of so many elements, padding included."""
+    """A sum as the window size times the mean, padding included."""
     images = _Images(call, window, call.shape())
     own = window.along(images.spatial)
     op = AveragePool(
@@ -183,7 +183,7 @@ class _Images:
         return reshaped(self._call, turned, (batch, channels, *places))
 
     def restored(self, x: str) -> str:
-        """The axes in the order that the operand has them."""
+        """The axes in the operand's order."""
         places = self._call.type_of(x).shape[2:]
         apart = reshaped(self._call, x, (*self._kept, *places))
         back = sorted(range(len(self._order)), key=self._order.__getitem__)
@@ -191,7 +191,7 @@ class _Images:
 
 
 def _by_taps(call: HloCall, region: HloBlock, window: WindowGeometry) -> Sequence[str]:
-    """What each tap of all windows sees is a slice; slices are combined in their order."""
+    """Each tap of all windows is a slice; slices are combined in order."""
     count = len(call.inputs) // 2
     rank = call.rank()
     if np.prod(window.kernel) > MOST_TAPS:
@@ -212,11 +212,11 @@ def _by_taps(call: HloCall, region: HloBlock, window: WindowGeometry) -> Sequenc
 
 
 MOST_TAPS = 256
-"""Taps of windows that are combined one after the other."""
+"""Maximum taps of windows combined one after the other."""
 
 
 def select_and_scatter(call: HloCall) -> str:
-    """Each element of the second operand is added where its window's greatest element is."""
+    """Each element of the second operand is added at the selected element of its window."""
     select, scatter = call.op.regions
     if spelled(select) not in (("GE(a0,a1)",), ("LE(a0,a1)",)) or single(scatter) != "add":
         unsupported("regions other than the greatest or least element, and a sum")
