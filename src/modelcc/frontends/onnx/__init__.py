@@ -1,4 +1,4 @@
-"""The ONNX frontend: :func:`import_onnx` turns a model into a graph."""
+"""The ONNX frontend: :func:`import_onnx` converts a model to a graph."""
 
 from modelcc.frontends.kit.errors import Unsupported, UnsupportedModel
 from modelcc.frontends.onnx.convert import import_onnx

@@ -30,8 +30,8 @@ def type_name(code: int) -> str:
 class Attributes:
     """Attributes of one node, by name.
 
-    Getters raise :class:`ModelError` for a wrong type, and for an absent attribute unless they
-    were given a default.  Inside a function, references to its attributes are resolved first.
+    Getters raise :class:`ModelError` for a wrong type, and for an absent attribute without a
+    default.  Inside a function, references to its attributes are resolved first.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Attributes:
         return tuple(self._known)
 
     def raw(self) -> Mapping[str, AttributeProto]:
-        """The attributes as they are, to hand them down into a function body."""
+        """The attributes unresolved, to pass them into a function body."""
         return {name: self._whole(found) for name, found in self._known.items()}
 
     def _whole(self, found: AttributeProto) -> AttributeProto:
@@ -139,13 +139,13 @@ class Attributes:
         return self._read(name, AttributeProto.GRAPH, lambda a: a.g, None)
 
     def dtype(self, name: str, default: DType) -> DType:
-        """An element type by its number; ``default`` if that is 0 or absent."""
+        """An element type by its code; ``default`` if that is 0 or absent."""
         code = self.integer(name, 0)
         return dtype_from_onnx(code, self._where) if code else default
 
     def integer_array(self, name: str, absent: int | None = None) -> Array:
-        """Many integers, in the narrowest dtype that has them; if there are none, and ``absent`` is
-        given, as many zeros."""
+        """Many integers, in the narrowest dtype that holds them; if there are none, and ``absent``
+        is given, as many zeros."""
         listed = self._listed(name, AttributeProto.INTS, integers)
         if listed is not None:
             return listed
@@ -166,14 +166,14 @@ class Attributes:
         return np.fromiter(values, np.float32, len(values))
 
     def codes(self, name: str) -> Codes:
-        """Many texts of few kinds."""
+        """Many strings with few distinct values."""
         listed = self._listed(name, AttributeProto.STRINGS, texts)
         return coded(self.texts(name)) if listed is None else listed
 
     def _listed(
         self, name: str, kind: int, read: Callable[[memoryview, int | None], Found | None]
     ) -> Found | None:
-        """What ``read`` makes of the items of a long list; the memory of the file is released."""
+        """``read`` applied to the items of a long list; the mapped memory is then released."""
         items = self._lists.get(name)
         if items is None or self._stub(name, kind) is None:
             return None

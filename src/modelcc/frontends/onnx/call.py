@@ -1,4 +1,4 @@
-"""One ONNX node under conversion, as its handler sees it."""
+"""One ONNX node under conversion, as its handler receives it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from modelcc.ir.op import Op
 
 
 class Inline(Protocol):
-    """Converts a sub-graph in place, with ``operands`` as its inputs; its outputs."""
+    """Converts a sub-graph inline, with ``operands`` as its inputs; returns its outputs."""
 
     def __call__(self, graph: GraphProto, *operands: str) -> tuple[str, ...]: ...
 
 
 class MakeBody(Protocol):
-    """Converts a sub-graph into a graph of its own; ``bounds`` are those of its symbols."""
+    """Converts a sub-graph into its own graph; ``bounds`` are those of its symbols."""
 
     def __call__(self, graph: GraphProto, bounds: Bounds, inputs: BodyInputs) -> Body: ...
 
@@ -33,9 +33,9 @@ Results = str | Sequence[str]
 
 @dataclass(frozen=True)
 class Call(Conversion):
-    """An ONNX node: operator, attributes, operand values; and the way to emit graph nodes.
+    """An ONNX node: operator, attributes, operand values; and emission of graph nodes.
 
-    ``wanted`` tells for each output whether anything reads it.
+    ``wanted`` says for each output whether it is read.
     """
 
     op_type: str
@@ -51,7 +51,7 @@ class Call(Conversion):
         return replace(self, inputs=inputs)
 
     def want(self, i: int) -> bool:
-        """Whether anything reads output ``i``."""
+        """Whether output ``i`` is read."""
         return i < len(self.wanted) and self.wanted[i]
 
     def axis(self, default: int | None = None, rank: int | None = None, name: str = "axis") -> int:
@@ -63,7 +63,7 @@ class Call(Conversion):
     ) -> tuple[int, ...] | None:
         """Axes, an attribute before opset ``since`` and an operand from then on; None: absent.
 
-        Each comes once, which the model may do otherwise if ``repeated``.
+        They are unique, which the model's need not be if ``repeated``.
         """
         count = self.rank() if rank is None else rank
         if self.opset < since:
@@ -80,7 +80,7 @@ class Call(Conversion):
         return tuple(dict.fromkeys(axes))
 
     def option(self, name: str, options: tuple[Option, ...], default: str | None = None) -> Option:
-        """The text attribute ``name`` as one of ``options``."""
+        """The string attribute ``name`` as one of ``options``."""
         return self.choice(self.attrs.text(name, default), options, name)
 
 
@@ -94,9 +94,9 @@ def table(**handlers: Handler) -> Handlers:
 
 
 def simple(op: type[Op], **defaults: Any) -> Handler:
-    """A handler of an operator whose attributes are those of ``op``, of these defaults.
+    """A handler of an operator whose attributes are those of ``op``, with these defaults.
 
-    The type of a default tells that of the attribute; operands are passed on as they are.
+    An attribute has the type of its default; operands are passed on unchanged.
     """
 
     def handler(call: Call) -> Results:

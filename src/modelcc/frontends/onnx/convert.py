@@ -1,4 +1,4 @@
-"""The importer: an ONNX model becomes a graph, node by node, in one pass."""
+"""The importer: an ONNX model is converted to a graph, node by node, in one pass."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def import_onnx(
 
 @dataclass(frozen=True)
 class _Node:
-    """A node under conversion: its labels outwards in, its scope, and the names that are used."""
+    """A node under conversion: its labels outermost first, its scope, and the names of used
+    outputs."""
 
     proto: NodeProto
     source: tuple[str, ...]
@@ -110,7 +111,7 @@ class _Importer:
         return self._finish(scope, [o for o in outputs if o is not None])
 
     def _input(self, structure: Structure) -> str:
-        """The value of an input: of its tensors, if it is none itself."""
+        """The value of an input; a non-tensor one is composed of its tensors."""
         match structure:
             case str() if structure in self._types.maps:
                 return self._emitter.group(MapValue(structure, self._types.maps[structure]))
@@ -123,7 +124,7 @@ class _Importer:
                 return self._emitter.group(OptionalValue(""))
 
     def _finish(self, scope: Scope, outputs: Sequence[str]) -> Graph:
-        """The graph, its values called as in the model wherever names allow."""
+        """The graph, its values named as in the model wherever names allow."""
         taken: set[str] = set(self._types.types)
         results: list[str] = []
         wanted: dict[str, str] = {}
@@ -156,7 +157,7 @@ class _Importer:
     def _graph(
         self, graph: GraphProto, scope: Scope, raw: Mapping[int, memoryview]
     ) -> list[str | None]:
-        """Convert ``graph`` into ``scope``; its outputs' values.
+        """Converts ``graph`` into ``scope``; returns its outputs' values.
 
         ``raw`` is raw data of its initializers that is not in the protobuf, by position.
         """
@@ -198,7 +199,7 @@ class _Importer:
             self._node(_Node(proto, (*scope.prefix, name), scope, used))
 
     def _node(self, node: _Node) -> None:
-        """Convert one node; its results are None (unknown) where that is not possible."""
+        """Converts one node; its results are None (unknown) if that is not possible."""
         proto, scope = node.proto, node.scope
         values = [scope.find(n) if n else "" for n in proto.input]
         captured = [scope.find(n) for n in reads(proto)]
@@ -257,9 +258,9 @@ class _Importer:
     def _report_unknown(
         self, source: tuple[str, ...], node: NodeProto, opsets: Mapping[str, int]
     ) -> None:
-        """Add ``node``, and those in it, to the problems if there is no such operator.
+        """Adds ``node``, and those in it, to the problems if the operator is unknown.
 
-        For what is not converted because what it needs could not be.
+        For nodes that are not converted because their operands could not be.
         """
         domain = domain_of(node.domain)
         function = self._functions.get((domain, node.op_type))
@@ -286,7 +287,7 @@ class _Importer:
     def _second_try(
         self, form: UnsupportedForm, node: _Node, version: int, operands: tuple[str, ...]
     ) -> Sequence[str | None]:
-        """A form without a direct counterpart may still expand into the standard's definition."""
+        """A form without direct support may still be expanded by the standard's definition."""
         before = len(self._problems)
         try:
             results = self._expanded(node, version, operands)
@@ -346,7 +347,7 @@ class _Importer:
     def _expanded(
         self, node: _Node, version: int, operands: tuple[str, ...]
     ) -> Sequence[str | None]:
-        """By the function with which the standard defines the operator, if there is one."""
+        """Expanded by the function that defines the operator in the standard, if there is one."""
         schema = self._operators.schema(*node.key, version)
         if schema is None:
             reason = self._operators.unknown(*node.key, version)
@@ -364,7 +365,7 @@ class _Importer:
         operands: tuple[str, ...],
         standard: Expansion | None = None,
     ) -> Sequence[str | None]:
-        """Convert a function's body in place of its call."""
+        """Converts a function's body inline."""
         scope = node.scope
         sets = _imports(function)
         arguments = {a.name: a for a in function.attribute_proto}
@@ -392,7 +393,7 @@ def _imports(function: FunctionProto) -> dict[str, int]:
 
 
 def _require_all(node: NodeProto, results: Sequence[str | None], used: Collection[str]) -> None:
-    """Not supported unless there is a value for each output that is used."""
+    """Not supported unless each used output has a value."""
     for position, output in enumerate(node.output):
         if output in used and not any(results[position : position + 1]):
             unsupported(f"there is no value for its output {position} ({output!r})")

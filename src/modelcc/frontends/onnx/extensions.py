@@ -1,6 +1,6 @@
-"""Operators of other packages: what their ONNX nodes become.
+"""Operators of other packages: conversion of their ONNX nodes.
 
-A package names an :class:`Extension` by an entry point of the group ``modelcc.onnx``::
+A package registers an :class:`Extension` as an entry point of the group ``modelcc.onnx``::
 
     [project.entry-points."modelcc.onnx"]
     waves = "waves_onnx:WAVES"
@@ -44,7 +44,7 @@ def _default(op: type[Op], value: Any) -> Any:
 def extensions() -> Mapping[tuple[str, str], Handler]:
     """The handlers of installed packages, by domain and name.
 
-    :class:`ModelError` if a package cannot be imported or gives no extension.
+    :class:`ModelError` if a package cannot be imported or provides no extension.
     """
     return {
         (extension.domain, name): handler

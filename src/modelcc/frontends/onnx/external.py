@@ -1,4 +1,4 @@
-"""The files beside a model that hold its tensors."""
+"""External data files of a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from modelcc.frontends.onnx.loader import LoadedModel
 
 
 def external_files(model: LoadedModel) -> tuple[Path, ...]:
-    """Files that tensors of ``model`` are read from, as far as they are there, in order."""
+    """Existing files that tensors of ``model`` are read from, in order."""
     folder = model.folder
     if folder is None:
         return ()

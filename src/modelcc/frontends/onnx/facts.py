@@ -1,4 +1,4 @@
-"""What an ONNX file says of itself, as it stands: nothing is imported, no weight is read."""
+"""Metadata of an ONNX file, without importing it or reading weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BITS: Mapping[str, float] = {"UINT4": 4, "INT4": 4, "FLOAT4E2M1": 4, "UINT2": 2
 
 
 def onnx_facts(path: Path) -> dict[str, Any]:
-    """Interface, operator sets, operators (those in bodies and functions too) and weights."""
+    """Interface, operator sets, operators (including those in bodies and functions) and weights."""
     loaded = load(path)
     proto = loaded.proto
     graph = proto.graph
@@ -50,7 +50,7 @@ def onnx_facts(path: Path) -> dict[str, Any]:
 
 
 def _bodies(nodes: Iterable[NodeProto]) -> Iterator[GraphProto]:
-    """The graphs within nodes, and those within them."""
+    """The graphs nested in nodes, recursively."""
     pending = list(nodes)
     while pending:
         for attribute in pending.pop().attribute:
@@ -105,7 +105,7 @@ def _element(tensor: TensorProto) -> str:
 
 
 def _bytes(tensor: TensorProto) -> int:
-    """Bytes by type and shape; a text counts as its own."""
+    """Size in bytes by type and shape; strings count their contents."""
     if tensor.data_type == TensorProto.STRING:
         return sum(map(len, tensor.string_data))
     name = _element(tensor).upper()
@@ -116,7 +116,7 @@ def _bytes(tensor: TensorProto) -> int:
 
 
 def _external(tensors: Iterable[TensorProto]) -> list[str]:
-    """Files beside the model that weights lie in."""
+    """External files that weights are stored in."""
     entries = (
         e for t in tensors if t.data_location == TensorProto.EXTERNAL for e in t.external_data
     )

@@ -14,7 +14,7 @@ from modelcc.ir.types import TensorType
 def bound(node: NodeProto, arguments: Mapping[str, AttributeProto]) -> NodeProto:
     """``node`` with references to the function's attributes replaced by their values.
 
-    A reference to an attribute that the call does not give is left out: the default holds.
+    A reference to an attribute that the call does not set is omitted: the default applies.
     """
     if not _has_references(node):
         return node

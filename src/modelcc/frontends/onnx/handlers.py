@@ -58,7 +58,7 @@ _MICROSOFT = (
 )
 
 _TABLES: tuple[tuple[str, Handlers], ...] = (
-    ("", UNOFFICIAL),  # where a name is in both, the standard's counts
+    ("", UNOFFICIAL),  # where a name is in both, the standard's takes precedence
     *(("", with_old_forms(table)) for table in _STANDARD),
     *(("ai.onnx.ml", table) for table in (TREES, LINEAR_MODELS, ML_FEATURES, MAPS)),
     *(("ai.onnx.preview.training", table) for table in (TRAINING, GRADIENT)),

@@ -17,13 +17,13 @@ from modelcc.ir.types import Array, DType, TensorType
 Dims = Mapping[str, int | Range]
 
 ANY_SIZE = Range(0, None)
-"""Of a dimension that is not fixed; nothing forbids an empty tensor."""
+"""Bounds of a dimension that is not fixed; empty tensors are allowed."""
 
 
 class InputTypes:
     """Types of the inputs, and the bounds of the dimensions that stay symbolic.
 
-    ``open`` are those that nobody bounds.
+    ``open`` are the unbounded ones.
 
     ``given`` fixes (a number) or bounds (a range) dimensions by name.  A dimension without a name
     is called ``<input>_d<position>``; so is a ``?``, which exporters write for "unknown".
@@ -44,7 +44,7 @@ class InputTypes:
         self.dynamic = {name: given[name] for name in given if name not in self._names}
 
     def _structure(self, name: str, type: TypeProto) -> Structure:
-        """A sequence is its elements, of which ``dims`` gives the number; so for optionals."""
+        """A sequence is its elements, whose number ``dims`` fixes; likewise for optionals."""
         match type.WhichOneof("value"):
             case "sequence_type":
                 count = self._count(
@@ -121,7 +121,7 @@ class InputTypes:
 
 
 def without_names(type: TypeProto) -> TypeProto:
-    """``type`` with its named dimensions open: elements of a sequence may differ there."""
+    """``type`` with its named dimensions unknown: elements of a sequence may differ there."""
     copy = TypeProto()
     copy.CopyFrom(type)
     for dim in copy.tensor_type.shape.dim:
@@ -131,7 +131,7 @@ def without_names(type: TypeProto) -> TypeProto:
 
 
 def _unnamed(inputs: Sequence[ValueInfoProto]) -> frozenset[str]:
-    """Dimension names that do not name anything: ``?`` and what stands for it."""
+    """Dimension names without meaning: ``?`` and its equivalents."""
     counts = Counter(d.dim_param for v in inputs for d in v.type.tensor_type.shape.dim)
     return frozenset(name for name in counts if name.strip() in ("?", "-1", "None", "unk"))
 

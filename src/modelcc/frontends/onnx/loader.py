@@ -24,7 +24,7 @@ Model = str | Path | bytes | ModelProto
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A parsed model: its protobuf, its name in errors, its folder (for external data).
+    """A parsed model: its protobuf, its name in error messages, its folder (for external data).
 
     ``raw`` holds the raw data of large initializers, by position, ``lists`` the items of long lists
     in attributes, by output and name: views of the file.
@@ -38,7 +38,7 @@ class LoadedModel:
 
 
 def load(model: Model) -> LoadedModel:
-    """Parse ``model``; :class:`ModelError` if it is not an ONNX model."""
+    """Parses ``model``; :class:`ModelError` if it is not an ONNX model."""
     if isinstance(model, ModelProto):
         return LoadedModel(model, model.graph.name or "model", None)
     if isinstance(model, bytes):
@@ -48,7 +48,7 @@ def load(model: Model) -> LoadedModel:
 
 
 def _path(given: object) -> Path:
-    """A path; other packages' objects are told how to become a model."""
+    """A path; errors for other packages' objects say how to export them."""
     if isinstance(given, str | Path):
         return Path(given)
     kind = type(given)
@@ -77,11 +77,11 @@ _EXPORTS = (
     ("lightgbm", "convert it with onnxmltools.convert_lightgbm, and compile what that returns"),
     ("modelcc", "it is compiled already; call it, or compile the .onnx file again"),
 )
-"""Package → how its models become ONNX."""
+"""Package → how to export its models to ONNX."""
 
 
 def _mapped(path: Path) -> memoryview:
-    """The file, memory-mapped; closed when nothing refers to it any more."""
+    """The file, memory-mapped; closed when no reference to it is left."""
     with open_model(path) as file:
         if path.stat().st_size == 0:
             return memoryview(b"")
@@ -131,7 +131,7 @@ def _again(data: memoryview) -> str:
 
 
 def opsets(proto: ModelProto, name: str) -> dict[str, int]:
-    """Operator set version by domain (``""`` is ai.onnx), checked to be ones we know."""
+    """Operator set version by domain (``""`` is ai.onnx), checked to be supported ones."""
     found = {domain_of(o.domain): o.version for o in proto.opset_import}
     if not found:
         raise ModelError("the model imports no operator set", (name,), "add opset_import to it")
@@ -155,7 +155,7 @@ def opsets(proto: ModelProto, name: str) -> dict[str, int]:
 
 
 def domain_of(domain: str) -> str:
-    """The standard one, which has two names, by the empty one."""
+    """The canonical name of a domain: the standard one, which has two names, is empty."""
     return "" if domain == "ai.onnx" else domain
 
 

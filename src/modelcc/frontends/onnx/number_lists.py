@@ -1,8 +1,8 @@
-"""Long lists in serialised attributes, read without an object for each item.
+"""Long lists in serialised attributes, decoded without an object per item.
 
 ONNX's lists are rarely packed (https://protobuf.dev/programming-guides/encoding): each item is a
-tag of one byte and a number, or a length and a text.  NumPy finds where items begin, block by
-block; None is the answer to whatever is no such list, and protobuf may read it.
+tag of one byte and a number, or a length and a string.  NumPy finds the starts of items, block by
+block; None means that the bytes are not such a list, and protobuf may parse them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from modelcc.ir.types import Array
 
 BLOCK = 1 << 18
-"""Bytes looked at at once."""
+"""Bytes per block."""
 
 _LONGEST = 10
 _KINDS = 64
@@ -25,20 +25,20 @@ Bytes = NDArray[np.uint8]
 
 
 class Codes(NamedTuple):
-    """A list of texts: the different ones, and which of them each one is."""
+    """A list of strings: the distinct ones, and the index of each item."""
 
     texts: tuple[str, ...]
     codes: Array
 
 
 def coded(texts: Sequence[str]) -> Codes:
-    """The different texts of a list, and which each one is."""
+    """The distinct strings of a list, and the index of each item."""
     known = {text: code for code, text in enumerate(dict.fromkeys(texts))}
     return Codes(tuple(known), np.fromiter(map(known.__getitem__, texts), np.int64, len(texts)))
 
 
 def integers(content: memoryview, tag: int | None) -> Array | None:
-    """The integers in ``content``, each after ``tag``, in the narrowest dtype that has them all."""
+    """The integers in ``content``, each after ``tag``, in the narrowest dtype that holds them."""
     data = np.frombuffer(content, np.uint8)
     parts: list[Array] = []
     for values in _blocks(data, tag):
@@ -69,7 +69,7 @@ def _blocks(data: Bytes, tag: int | None) -> Iterator[Array | None]:
 
 
 def _numbers(block: Bytes, begins: Array, more: Array) -> Array | None:
-    """Integers of 7 bits a byte, the lowest first; ``more`` bytes after the first."""
+    """Varints (7 bits per byte, little-endian) with up to ``more`` bytes after the first."""
     longest = int(more.max())
     if longest >= _LONGEST:
         return None
@@ -82,7 +82,7 @@ def _numbers(block: Bytes, begins: Array, more: Array) -> Array | None:
 
 
 def narrowed(values: Array) -> Array:
-    """Integers in the narrowest dtype that has them."""
+    """Integers in the narrowest dtype that holds them."""
     low, high = int(values.min(initial=0)), int(values.max(initial=0))
     for dtype in (np.int8, np.int16, np.int32):
         if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
@@ -104,9 +104,10 @@ def floats(content: memoryview, tag: int | None) -> Array | None:
 
 
 def texts(content: memoryview, tag: int | None) -> Codes | None:
-    """The texts in ``content``, each after ``tag`` and its length: short ones of few kinds.
+    """The strings in ``content``, each after ``tag`` and its length: short ones with few distinct
+    values.
 
-    Every byte like the tag is taken for one, which is right if each text ends at the next.
+    Every byte equal to the tag is taken for one, which is verified by the lengths.
     """
     data = np.frombuffer(content, np.uint8)
     begins = np.flatnonzero(data == tag).astype(np.int32 if len(data) < 1 << 31 else np.int64)

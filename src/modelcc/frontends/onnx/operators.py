@@ -1,4 +1,4 @@
-"""Which operator a node names, and what converts it."""
+"""Resolution of a node's operator, and of its handler."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ class Operators:
         self._assumed: set[str] = set()
 
     def version(self, domain: str, opsets: Mapping[str, int]) -> int:
-        """Of the operator set ``domain``; as in onnxruntime the newest if the model has none."""
+        """The version of operator set ``domain``; as in onnxruntime the newest if the model imports
+        none."""
         version = opsets.get(domain)
         if version is not None:
             return version
@@ -72,11 +73,11 @@ class Operators:
         return newest(domain)
 
     def schema(self, domain: str, op_type: str, version: int) -> Schema | None:
-        """What the standard says of an operator, if it has it in this version."""
+        """The standard's schema of an operator, if it exists in this version."""
         return self._schemas.find(domain, op_type, version)
 
     def handler(self, domain: str, op_type: str, version: int) -> Handler | None:
-        """What converts an operator; None for one that is unknown or has a definition only."""
+        """The handler of an operator; None if it is unknown or has a definition only."""
         if domain == "" and self.schema(domain, op_type, version) is None:
             return UNOFFICIAL.get(op_type)
         found = HANDLERS.get((domain, op_type))
@@ -87,7 +88,7 @@ class Operators:
         return extensions()
 
     def unknown(self, domain: str, op_type: str, version: int) -> str | None:
-        """Why an operator is not to be had; None if it is."""
+        """Why an operator is not available; None if it is."""
         if self.handler(domain, op_type, version) is not None:
             return None
         schema = self.schema(domain, op_type, version)
@@ -99,5 +100,5 @@ class Operators:
 
 
 def refusal(domain: str, op_type: str) -> str | None:
-    """Why an operator is refused, None if there is no more to say."""
+    """Why an operator is rejected, None if there is no specific reason."""
     return _REASONS.get(op_type) if domain == "com.microsoft" else None

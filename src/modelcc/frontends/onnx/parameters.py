@@ -1,4 +1,4 @@
-"""Models whose weights are inputs: what is to be trained must not be folded into constants."""
+"""Models with weights as inputs: trainable weights must not be folded into constants."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SETTINGS = frozenset(
     ("Clip", "DequantizeLinear", "Dropout", "NonMaxSuppression", "Pad", "QuantizeLinear", "Range",
      "Resize", "TfIdfVectorizer", "Upsample")
 )  # fmt: skip
-"""Operators whose initializers are settings, and no weights."""
+"""Operators whose initializers are settings, not weights."""
 
 
 @dataclass(frozen=True)
 class OpenModel:
-    """A model that takes its weights as inputs, and what they were, by name."""
+    """A model with its weights as inputs, and their initial values, by name."""
 
     model: LoadedModel
     weights: Mapping[str, Array]
@@ -35,7 +35,7 @@ class OpenModel:
 def with_open_weights(source: Model) -> OpenModel:
     """The model of a path, bytes or a ``ModelProto`` with its float initializers as inputs.
 
-    Numbers without axes, and what operators take as settings, stay constants.
+    Scalars, and settings of operators, stay constants.
     """
     loaded = load(source)
     graph = loaded.proto.graph
@@ -68,7 +68,7 @@ def _array(loaded: LoadedModel, number: int) -> Array:
 
 
 def _nodes(graph: GraphProto) -> Iterator[NodeProto]:
-    """Nodes of a graph and of those in it."""
+    """Nodes of a graph and, recursively, of its sub-graphs."""
     for node in graph.node:
         yield node
         for inner in subgraphs(node):

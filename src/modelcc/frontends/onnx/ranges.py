@@ -1,4 +1,4 @@
-"""Values that attributes of the standard's operators may have, where schemas cannot say it."""
+"""Valid values of the standard operators' attributes, where schemas do not specify them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _HINT = "the exporter wrote an invalid node; correct the attribute"
 
 
 def check_ranges(node: NodeProto, where: str) -> None:
-    """:class:`ModelError` if an attribute of ``node`` has a value that has no meaning."""
+    """:class:`ModelError` if an attribute of ``node`` has an invalid value."""
     for attribute in node.attribute:
         key = (node.op_type, attribute.name)
         values = _values(attribute)
@@ -65,7 +65,7 @@ def check_ranges(node: NodeProto, where: str) -> None:
 
 
 def _check_pads(node: NodeProto, where: str) -> None:
-    """Convolutions have pads or find them, as in onnxruntime; poolings may be given both."""
+    """Convolutions have explicit or automatic pads, as in onnxruntime; poolings may have both."""
     given = {attribute.name: _values(attribute) for attribute in node.attribute}
     (mode,) = given.get("auto_pad", ("NOTSET",))
     if "pads" in given and mode not in ("NOTSET", ""):

@@ -1,4 +1,4 @@
-"""What the ONNX standard says about a node: known operator, operand counts, attributes."""
+"""The ONNX standard's rules for a node: known operator, operand counts, attributes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Schema:
 
     @property
     def has_definition(self) -> bool:
-        """Whether the standard says by a function what the operator means."""
+        """Whether the standard defines the operator by a function."""
         found = cast(Any, self.definition)  # its stub lacks functions
         return bool(found.has_function or found.has_context_dependent_function)
 
@@ -48,7 +48,8 @@ class Schema:
         self._check_attributes(node, where)
 
     def operands(self, count: int) -> list[onnx.defs.OpSchema.FormalParameter]:
-        """What the standard says of the first ``count`` operands; the last one may repeat."""
+        """The standard's declarations of the first ``count`` operands; the last one may be
+        variadic."""
         formal = list(self.definition.inputs)
         return (formal + formal[-1:] * max(0, count - len(formal)))[:count]
 
@@ -85,7 +86,7 @@ def _counted(least: int, most: int) -> str:
 
 
 class Schemas:
-    """Schemas by operator, looked up once each."""
+    """Schemas by operator, cached."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str, int], Schema | None] = {}
@@ -99,7 +100,7 @@ class Schemas:
 
 
 def newest(domain: str) -> int:
-    """The operator set meant where a model does not say which of ``domain`` it uses."""
+    """The operator set version assumed if a model does not import ``domain``."""
     if domain == "":
         return onnx.defs.onnx_opset_version()
     every = (s for s in onnx.defs.get_all_schemas() if s.domain == domain)
@@ -107,7 +108,7 @@ def newest(domain: str) -> int:
 
 
 def _code(kind: object) -> int:
-    """An ``AttrType``, an enumeration that its stub leaves without values, as ONNX's code."""
+    """An ``AttrType``, an enumeration whose stub lacks values, as ONNX's code."""
     return int(cast(Any, kind).value)
 
 
@@ -118,7 +119,7 @@ def _lookup(domain: str, op_type: str, version: int) -> Schema | None:
         return None
     attributes = {name: (_code(a.type), bool(a.required)) for name, a in found.attributes.items()}
     schema = Schema(attributes, found)
-    # One that a function defines keeps its meaning, and onnxruntime runs it.
+    # One that is defined by a function keeps its meaning, and onnxruntime runs it.
     return None if found.deprecated and not schema.has_definition else schema
 
 
@@ -137,7 +138,7 @@ class Expansion:
 def expansion(
     schema: Schema, node: NodeProto, types: list[onnx.TypeProto], version: int
 ) -> Expansion | None:
-    """The function by which the standard defines an operator on operands of these ``types``."""
+    """The function that defines an operator on operands of these ``types``."""
     definition = cast(Any, schema.definition)  # its stub lacks functions
     plain: list[int] = [v for v in definition.function_opset_versions if v <= version]
     if plain:

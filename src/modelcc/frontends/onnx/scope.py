@@ -12,11 +12,11 @@ from modelcc.frontends.kit.emit import Emitter
 
 @dataclass(frozen=True)
 class Scope:
-    """ONNX names → values, looked up outwards; a value is None where it could not be imported.
+    """ONNX names → values, looked up from inner to outer scopes; None if it could not be imported.
 
-    ``prefix`` are the labels of the calling nodes; ``arguments`` the attributes given to the
-    function whose body this is; ``calls`` the functions under expansion.  ``emitter`` makes the
-    nodes; where it is not that of ``outer``, ``capture`` brings values from there.
+    ``prefix`` are the labels of the calling nodes; ``arguments`` the attributes passed to the
+    function whose body this is; ``calls`` the functions under expansion.  ``emitter`` emits the
+    nodes; if it is not that of ``outer``, ``capture`` captures values from there.
     """
 
     opsets: Mapping[str, int]

@@ -11,7 +11,7 @@ from modelcc.ir.errors import ModelError
 
 
 def label(node: NodeProto, position: int) -> str:
-    """The user's name of a node, or its operator and position where it has none."""
+    """The user's name of a node, or its operator and position if it has none."""
     return node.name or f"{node.op_type}#{position}"
 
 
@@ -21,7 +21,7 @@ def labelled(nodes: Sequence[NodeProto]) -> list[tuple[str, NodeProto]]:
 
 
 def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
-    """Graphs among the attributes of ``node``."""
+    """Graph attributes of ``node``."""
     for attribute in node.attribute:
         if attribute.type == AttributeProto.GRAPH:
             yield attribute.g
@@ -30,9 +30,9 @@ def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
 
 
 def reads(node: NodeProto) -> list[str]:
-    """Names a node reads, those captured by its sub-graphs included."""
+    """Names a node reads, including those captured by its sub-graphs."""
     names = [n for n in node.input if n]
-    if node.op_type == "Gradient":  # differentiates a value that is named by an attribute
+    if node.op_type == "Gradient":  # differentiates a value named by an attribute
         names += [a.s.decode("utf-8", "replace") for a in node.attribute if a.name == "y"]
     for graph in subgraphs(node):
         names.extend(_captured(graph))
@@ -60,7 +60,7 @@ def check_unique(names: Sequence[str], what: str, where: str) -> None:
 def ordered(
     nodes: Sequence[NodeProto], available: Collection[str], where: str
 ) -> list[tuple[str, NodeProto]]:
-    """Labelled nodes in a topological order, the given one where that is one.
+    """Labelled nodes in a topological order, the given one if it is one.
 
     ``available`` are the names defined outside.  :class:`ModelError` for a name that is defined
     twice or nowhere, or a cycle.
@@ -120,10 +120,10 @@ def _find_cycle(
 
 
 DEEPEST_CALL = 100
-"""Functions that may be called within each other, as in onnxruntime."""
+"""Maximum call depth of functions, as in onnxruntime."""
 
 MOST_NODES = 1 << 20
-"""Nodes that a function may come to with all that it calls: a few that call twice double them."""
+"""Maximum nodes of a function after inlining: a chain that calls twice each doubles them."""
 
 
 def check_functions(functions: Sequence[FunctionProto], where: str) -> None:
@@ -138,7 +138,7 @@ def check_functions(functions: Sequence[FunctionProto], where: str) -> None:
 
 @dataclass(frozen=True)
 class _Size:
-    """What a function comes to: nodes, and functions within each other."""
+    """Size of an inlined function: nodes, and call depth."""
 
     nodes: int
     depth: int
@@ -171,7 +171,7 @@ def _visit(
 
 
 def called(nodes: Sequence[NodeProto]) -> Iterator[NodeProto]:
-    """All nodes, those in sub-graphs too."""
+    """All nodes, including those in sub-graphs."""
     for node in nodes:
         yield node
         for graph in subgraphs(node):

@@ -1,4 +1,4 @@
-"""What of the ONNX standard can be imported, operator by operator."""
+"""Supported operators of the ONNX standard."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from modelcc.frontends.onnx.handlers import HANDLERS
 class Support:
     """One operator: its domain, the operator sets that changed it, how it is imported.
 
-    ``how`` is ``direct``, ``definition`` (by the function that the standard defines it with) or
-    empty: not at all.  Operators that the standard does not know have no versions, and those of
-    onnxruntime have ``operands`` in the words of ``contrib/operands.py``.
+    ``how`` is ``direct``, ``definition`` (by the function that defines it in the standard) or
+    empty: not supported.  Operators outside the standard have no versions, and those of onnxruntime
+    have ``operands`` in the notation of ``contrib/operands.py``.
     """
 
     domain: str

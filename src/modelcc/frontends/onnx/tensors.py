@@ -46,10 +46,10 @@ from modelcc.ir.types import (
 )
 
 MAX_BYTES = 1 << 40
-"""No tensor of a real model is larger; a larger one is a corrupted shape."""
+"""No real model has a larger tensor; it would be a corrupted shape."""
 
 _FLOAT6E2M3, _FLOAT6E3M2 = 27, 28
-"""The standard's numbers; ``onnx`` names them since 1.23."""
+"""The standard's codes; ``onnx`` names them since 1.23."""
 
 DTYPES: Mapping[int, DType] = MappingProxyType({
     TensorProto.FLOAT: F32, TensorProto.DOUBLE: F64, TensorProto.FLOAT16: F16,
@@ -93,11 +93,11 @@ def dtype_from_onnx(code: int, where: str) -> DType:
 
 
 def checked_dims(tensor: TensorProto, dtype: DType, where: str) -> tuple[int, ...]:
-    """The dims of ``tensor``, known to be non-negative and of a sensible size."""
+    """The dims of ``tensor``, checked to be nonnegative and of a plausible size."""
     dims = tuple(int(d) for d in tensor.dims)
     if any(d < 0 for d in dims):
         raise _corrupt(f"the tensor has negative dims {list(dims)}", where)
-    room = math.prod(max(1, d) for d in dims) * dtype.bytes  # there are no arrays beyond it
+    room = math.prod(max(1, d) for d in dims) * dtype.bytes  # NumPy has no larger arrays
     if room > MAX_BYTES:
         raise _corrupt(f"dims {list(dims)} need {room} bytes, beyond any real tensor", where)
     return dims
@@ -112,9 +112,9 @@ def to_array(
 ) -> Array:
     """The contents of ``tensor``.
 
-    External data is looked for under ``folder`` and memory-mapped read-only.  ``raw`` is its
-    raw data where that was taken out of the protobuf.
-    ``where`` names the tensor in errors: :class:`ModelError` for data that does not fit its dims.
+    External data is searched under ``folder`` and memory-mapped read-only.  ``raw`` is its raw data
+    if that was split off the protobuf.  ``where`` names the tensor in errors: :class:`ModelError`
+    for data that does not fit its dims.
     """
     dtype = dtype_from_onnx(tensor.data_type, where)
     dims = checked_dims(tensor, dtype, where)
@@ -145,7 +145,7 @@ def _decode(data: bytes | memoryview, dtype: DType, dims: tuple[int, ...], where
 def _unpack(data: Array, dtype: DType, dims: tuple[int, ...]) -> Array:
     """Elements of few bits, the first one in the least significant bits."""
     count = math.prod(dims)
-    if 8 % dtype.bits:  # elements lie across bytes
+    if 8 % dtype.bits:  # elements span bytes
         stream = np.unpackbits(data, count=count * dtype.bits, bitorder="little")
         fields = np.packbits(stream.reshape(count, dtype.bits), 1, "little")
     else:
@@ -227,7 +227,7 @@ def _number(entries: Mapping[str, str], key: str, default: int, where: str) -> i
 
 
 def sparse_to_array(tensor: onnx.SparseTensorProto, folder: Path | None, where: str) -> Array:
-    """A dense array of a sparse tensor in coordinate form (linear or per-dimension indices)."""
+    """A dense array from a sparse tensor in COO format (linear or per-dimension indices)."""
     values = to_array(tensor.values, folder, where)
     indices = to_array(tensor.indices, folder, where)
     dims = tuple(int(d) for d in tensor.dims)

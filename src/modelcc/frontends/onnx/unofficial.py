@@ -1,7 +1,7 @@
-"""Operators that stand in the standard's domain though no operator set of the model has them.
+"""Operators in the standard's domain that no operator set contains.
 
-onnxruntime registers them there: some were experiments of the standard's first sets, others are
-written by its optimiser.
+onnxruntime registers them there: some were experimental in the first operator sets, others are
+emitted by its optimizer.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def image_scaler(call: Call) -> str:
 
 
 def crop(call: Call) -> str:
-    """Images without ``border``: left, top, right, bottom; or of the extents ``scale`` from it."""
+    """Images cropped by ``border``: left, top, right, bottom; or to the extents ``scale`` from
+    it."""
     border, extents = call.attrs.integers("border"), call.shape()
     if call.rank() != 4 or len(border) != 4 or min(border) < 0:
         call.fail(f"border {list(border)} is no left, top, right and bottom of {call.type()}")
@@ -57,7 +58,7 @@ def crop(call: Call) -> str:
 
 
 def mean_variance(call: Call) -> str:
-    """Each channel, or all ``across_channels``, centred and then divided by its deviation."""
+    """Each channel, or all ``across_channels``, centred and divided by its standard deviation."""
     across = call.attrs.flag("across_channels")
     axes = tuple(a for a in range(call.rank()) if a != 1 or across)
     return normalised_over(call, axes, call.attrs.flag("normalize_variance", True))
@@ -74,4 +75,4 @@ UNOFFICIAL = table(
     SimplifiedLayerNormalization=simplified,
     ThresholdedRelu=ELEMENTWISE["ThresholdedRelu"],
 )
-"""Taken where the model's operator set has no operator of that name."""
+"""Used if the model's operator set has no operator of that name."""

@@ -1,9 +1,9 @@
-"""Taking the weights out of a serialised model before protobuf copies them.
+"""Splits the weights off a serialised model before protobuf copies them.
 
 Protobuf has no views: parsing copies every ``raw_data`` and reading it copies again.  This scan of
 the wire format (https://protobuf.dev/programming-guides/encoding) finds the large ones among the
 graph's initializers, so that arrays can be views of the memory-mapped file.  Long lists in
-attributes of ai.onnx.ml's operators, such as the nodes of tree ensembles, are left out likewise.
+attributes of ai.onnx.ml's operators, such as the nodes of tree ensembles, are split off likewise.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LISTS = MappingProxyType({6: 7, 7: 8, 8: 9})
 FUNCTIONS = 25
 """``ModelProto.functions``"""
 LONG = 1 << 16
-"""Bytes from which a list is long."""
+"""Size in bytes from which a list is split off."""
 
 _BYTES = 2
 _ITEM_KINDS = MappingProxyType({6: 5, 7: 0, 8: _BYTES})
@@ -38,7 +38,7 @@ _TYPE = b"\xa0\x01"
 
 @dataclass(frozen=True)
 class SplitMessage:
-    """``message`` lacks the ``raw_data`` of initializers; ``raw`` has it, by their position.
+    """``message`` lacks the ``raw_data`` of initializers; ``raw`` has it, by position.
 
     It lacks the items of long lists as well; ``lists`` has them by the first output of their node
     and the name of the attribute.
@@ -70,7 +70,7 @@ class _Field:
 
 
 def split(data: memoryview) -> SplitMessage:
-    """Separate large weights; a message that cannot be scanned is left as it is."""
+    """Splits off large weights; a message that cannot be scanned is left unchanged."""
     raw: dict[int, memoryview] = {}
     lists: dict[tuple[str, str], Items] = {}
     try:
@@ -79,7 +79,7 @@ def split(data: memoryview) -> SplitMessage:
         if len(graphs) != 1 or graphs[0].kind != _BYTES:
             return SplitMessage(bytes(data), {})
         parts = list(_without_weights(data, graphs[0], raw))
-        if all(f.number != FUNCTIONS for f in fields):  # a function may be given a list
+        if all(f.number != FUNCTIONS for f in fields):  # a function may be passed a list
             parts = list(_without_lists(parts, lists))
     except (IndexError, ValueError):
         return SplitMessage(bytes(data), {})
@@ -93,7 +93,7 @@ def split(data: memoryview) -> SplitMessage:
 def _without_weights(
     data: memoryview, graph: _Field, raw: dict[int, memoryview]
 ) -> Iterator[memoryview]:
-    """The fields of a graph."""
+    """The fields of a graph, without large raw data."""
     position = 0
     for one in _fields(data, graph.content, graph.end):
         if one.number != INITIALIZER or one.kind != _BYTES:
@@ -134,7 +134,7 @@ def _without_lists(
 def _without_items(
     data: memoryview, one: _Field, output: str, lists: dict[tuple[str, str], Items]
 ) -> memoryview | bytes:
-    """A field of a node; of a long list its name and its type."""
+    """A field of a node; for a long list only its name and its type."""
     whole = data[one.start : one.end]
     if one.number != ATTRIBUTE or one.kind != _BYTES or len(whole) < LONG:
         return whole

@@ -44,7 +44,8 @@ from modelcc.ops.views import part, permuted, reshaped
 
 
 def _mask(call: Call, mask: Value | None, q: Value, keys: Index) -> Value | None:
-    """What an attention mask adds to the scores [b, h, m, n]: 0 or ``mask_filter_value``."""
+    """The additive form of an attention mask, broadcastable to the scores [b, h, m, n]: 0 or
+    ``mask_filter_value``."""
     if mask is None:
         return None
     shape, batch, queries = mask.type.shape, q.type.shape[0], q.type.shape[2]
@@ -81,11 +82,11 @@ def _attended(call: Call, q: Value, k: Value, v: Value, mask: Value | None) -> V
 
 
 def _ordered(call: Call, q: Value, k: Value, v: Value, mask: Value | None, past: Index) -> Value:
-    """Results [b, m, h * e]; with ``unidirectional`` a query sees the ``past`` keys, and of the
-    others those up to its own position.
+    """Results [b, m, h * e]; with ``unidirectional`` a query attends to the ``past`` keys, and of
+    the others to those up to its own position.
 
-    The last query sees all keys, as in onnxruntime's ``PrepareMask``, whose loop ends before it;
-    that shows where there are more keys than queries.
+    The last query attends to all keys, as in onnxruntime's ``PrepareMask``, whose loop ends before
+    it; this matters if there are more keys than queries.
     """
     if not call.attrs.flag("unidirectional"):
         return _attended(call, q, k, v, mask)
@@ -105,7 +106,7 @@ def attention(
     call: Call, x: Value, weights: Value, bias: Value | None, mask: Value | None,
     past: Value | None, added: Value | None, _: None = None,
 ) -> list[Value]:  # fmt: skip
-    """Self attention with the projection of queries, keys and values, which are side by side."""
+    """Self attention with a packed projection of queries, keys and values."""
     attrs, heads = call.attrs, call.attrs.integer("num_heads")
     if attrs.flag("do_rotary") or attrs.flag("past_present_share_buffer"):
         unsupported("rotary embeddings, or a shared buffer of keys and values")
@@ -127,7 +128,7 @@ def multi_head(
     mask: Value | None, added: Value | None, past_k: Value | None, past_v: Value | None,
     *_: None,
 ) -> Three:  # fmt: skip
-    """Attention on projected queries, keys and values; keys may be there as heads already."""
+    """Attention on projected queries, keys and values; keys may already be split into heads."""
     q, k, v = _heads(call, q, k, v, bias)
     past = 0 if past_k is None else past_k.type.shape[2]
     if past_k is not None and past_v is not None:
@@ -155,7 +156,7 @@ def _heads(call: Call, q: Value, k: Value | None, v: Value | None, bias: Value |
 
 
 def _packed(x: Value, bias: Value | None, count: int) -> Three:
-    """The parts of [b, s, heads, count, d] as heads, the last one repeated."""
+    """The components of [b, s, heads, count, d] as heads, the last one repeated."""
     if bias is not None:
         unsupported("a bias of packed queries, keys and values")
     batch, length, heads, _, size = x.type.shape
@@ -169,9 +170,9 @@ def grouped(
     past_v: Value | None, last: Value, total_length: Value, cos: Value | None, sin: Value | None,
     positions: Value | None, added: Value | None, sink: Value | None, *__: None,
 ) -> Three:  # fmt: skip
-    """Causal attention where groups of query heads share keys; present keys follow past ones.
+    """Causal attention with grouped query heads (GQA); present keys are appended to past ones.
 
-    ``last`` tells for each row how many keys there are in the end, less one.
+    ``last`` is the total number of keys of each row, less one.
     """
     attrs, heads = call.attrs, call.attrs.integer("num_heads")
     few = attrs.integer("kv_num_heads")
@@ -189,7 +190,7 @@ def grouped(
 
 
 def _appended(call: Call, old: Value, new: Value, past: Value) -> Value:
-    """``new`` after the first ``past`` elements of ``old``, along axis 2."""
+    """``new`` inserted after the first ``past`` elements of ``old``, along axis 2."""
     batch, _, length, _ = new.type.shape
     total = old.type.shape[2] + length
     room = of(Pad((0,) * 4, (0, 0, length, 0), "constant", 0.0), old)
@@ -204,7 +205,7 @@ def _appended(call: Call, old: Value, new: Value, past: Value) -> Value:
 
 
 def _seen(call: Call, q: Value, k: Value, past: Value) -> Value | None:
-    """Minus infinity where a query does not see a key, [b, 1, m, n]."""
+    """The causal mask, minus infinity where a key is masked, [b, 1, m, n]."""
     batch, queries, keys = q.type.shape[0], q.type.shape[2], k.type.shape[2]
     dtype = past.type.dtype
     rows, columns = along(call, queries, 2, 4, dtype), along(call, keys, 3, 4, dtype)
@@ -220,9 +221,9 @@ def _seen(call: Call, q: Value, k: Value, past: Value) -> Value | None:
 def _capped(
     call: Call, q: Value, k: Value, v: Value, mask: Value | None, sink: Value | None
 ) -> Value:
-    """Attention whose scores stay within ``softcap``, if that is not 0, and with sinks.
+    """Attention with scores limited to ``softcap``, if nonzero, and with sinks.
 
-    A sink is one more score, of nothing: each head's own, or 0 with ``smooth_softmax``.
+    A sink is an additional score without a value: each head's own, or 0 with ``smooth_softmax``.
     """
     cap, smooth = call.attrs.number("softcap", 0.0), call.attrs.flag("smooth_softmax")
     if not cap and not smooth and sink is None:
@@ -237,7 +238,7 @@ def _capped(
 
 
 def _with_sink(call: Call, scores: Value, sink: Value | None) -> Value:
-    """Softmax over the scores [b, h, m, n] and a sink, whose own share is left out."""
+    """Softmax over the scores [b, h, m, n] and a sink, whose own weight is dropped."""
     batch, heads, queries, keys = scores.type.shape
     zero = call.literal(np.zeros((1,), scores.type.dtype.numpy))
     own = zero if sink is None else reshaped(sink, 1, heads, 1, 1)

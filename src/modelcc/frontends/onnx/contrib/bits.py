@@ -34,7 +34,7 @@ NF4 = np.array(
 
 
 def matmul_of_codes(call: Call, a: Value, b: Value, absmax: Value) -> Value:
-    """``a @ b^T``: b [N, K] is codes of a table in blocks, the first one in a byte's upper half."""
+    """``a @ b^T``: b [N, K] is codebook indices in blocks, the first one in a byte's upper half."""
     attrs = call.attrs
     shape, block = (attrs.integer("N"), attrs.integer("K")), attrs.integer("block_size")
     count = shape[0] * shape[1]
@@ -50,11 +50,11 @@ def matmul_of_codes(call: Call, a: Value, b: Value, absmax: Value) -> Value:
 
 
 FORMATS = MappingProxyType({0: (32, False), 1: (32, True), 2: (64, False), 4: (128, False)})
-"""Of the types of MatMulFpQ4: how many weights a block has, and whether there are zero points."""
+"""By type of MatMulFpQ4: weights per block, and whether there are zero points."""
 
 
 def matmul_of_blocks(call: Call, a: Value, b: Value, shape: Value) -> Value:
-    """``a @ b``: columns of b are blocks of a scale, a zero point and halves of bytes."""
+    """``a @ b``: columns of b consist of blocks of a scale, a zero point and 4-bit weights."""
     rows, columns = call.integers(2, "shape of weights")
     kind = call.attrs.integer("blk_quant_type", 1)
     if kind not in FORMATS:
@@ -70,14 +70,14 @@ def matmul_of_blocks(call: Call, a: Value, b: Value, shape: Value) -> Value:
 
 
 def _halves(data: Array) -> Array:
-    """Lower halves of 16 bytes, then their upper halves."""
+    """The low nibbles of 16 bytes, then their high nibbles."""
     runs = data.reshape(*data.shape[:-1], -1, 16)
     both = np.concatenate([runs & 15, runs >> 4], -1).astype(np.int32)
     return both.reshape(*data.shape[:-1], -1)
 
 
 def _normal(call: Call, x: Value, skip: Value | None, scale: Value | None) -> tuple[Value, Value]:
-    """The normalised sum of ``x`` and ``skip``, and the sum; as they are without a scale."""
+    """The normalised sum of ``x`` and ``skip``, and the sum; unnormalised without a scale."""
     total = plus(x, skip)
     if scale is None:
         return total, total
@@ -94,7 +94,7 @@ def _layer(call: Call, x: Value, first: int, bias: Value | None, columns: str) -
 def gated_layers(
     call: Call, x: Value, skip: Value | None, scale: Value | None, *layers: Value | None
 ) -> tuple[Value, Value]:
-    """The activation of one product times another one."""
+    """The activation of one product times another product."""
     normal, total = _normal(call, x, skip, scale)
     name = call.choice(call.attrs.text("activation"), ("silu", "swish", "gelu", "relu"),
                        "activation")  # fmt: skip
@@ -106,7 +106,7 @@ def gated_layers(
 def three_layers(
     call: Call, x: Value, skip: Value | None, scale: Value | None, *layers: Value | None
 ) -> list[Value]:
-    """Queries, keys and values of normalised operands, and the sum of these."""
+    """Projections to queries, keys and values of the normalised sum, and the sum."""
     normal, total = _normal(call, x, skip, scale)
     columns = ((0, "Nq"), (3, "Nkv"), (6, "Nkv"))
     return [*(_layer(call, normal, 3 + i, layers[i + 2], n) for i, n in columns), total]

@@ -1,4 +1,4 @@
-"""Handlers of onnxruntime's attention of decoders, with caches of keys and values (com.microsoft).
+"""Handlers of onnxruntime's decoder attention, with key-value caches (com.microsoft).
 
 Heads are [batch, heads, positions, size].
 """
@@ -44,7 +44,7 @@ from modelcc.ops.views import cast, part, permuted, reshaped
 
 @dataclass(frozen=True)
 class DecoderStep:
-    """What attention of one new token takes besides keys: ``length`` is the place of an operand."""
+    """Operands of single-token attention besides keys: ``length`` is the index of an operand."""
 
     mask: Value | None
     bias: Value | None
@@ -52,7 +52,7 @@ class DecoderStep:
     origins: Value | None
 
     def masked(self, call: Call, scores: Value) -> Value:
-        """Scores with the mask of keys [batch, keys] and a bias added."""
+        """Scores plus the mask of keys [batch, keys] and a bias."""
         scores = plus(scores, self.bias)
         if self.mask is None:
             return scores
@@ -67,7 +67,7 @@ def decoder_attention_step(
     added: Value | None, past_k: Value | None, past_v: Value | None, _: Value | None,
     __: Value | None, origins: Value | None, bias: Value | None,
 ) -> list[Value | None]:  # fmt: skip
-    """Attention of one token on what is given, or on a cache that it is added to."""
+    """Attention of one token to given keys and values, or to a cache that it is appended to."""
     heads, step = call.attrs.integer("num_heads"), DecoderStep(mask, added, 7, origins)
     if k is not None and v is not None and k.type.rank == 4:
         own = q if bias is None else q + part(bias, 0, 0, q.type.shape[2])
@@ -105,14 +105,14 @@ def _on_cache(
 
 
 def _put(call: Call, cache: Value, x: Value, length: Index) -> Value:
-    """``cache`` with ``x`` at position ``length`` of each row."""
+    """``cache`` with ``x`` written at position ``length`` of each row."""
     batch = cache.type.shape[0]
     start = Value(call, call.note((length,), I64))
     return of(CacheUpdate(2), cache, x, of(Expand((batch,)), start))
 
 
 def _of_beams(call: Call, x: Value, origins: Value) -> Value:
-    """Keys or values of the beams that each position came from."""
+    """Keys or values of the beams that each position originates from."""
     rows, width, _ = origins.type.shape
     batch, heads, length, size = x.type.shape
     moved = reshaped(permuted(x, 0, 2, 1, 3), rows, width, length, heads, size)
@@ -127,10 +127,9 @@ def self_attention_step(
     call: Call, x: Value, weights: Value, bias: Value, mask: Value | None, past: Value,
     added: Value | None, _: Value, __: Value | None, origins: Value | None,
 ) -> list[Value]:  # fmt: skip
-    """As above, with the projection; past and present keys and values are one tensor.
+    """As above, with the projection; past and present keys and values are packed in one tensor.
 
-    In a shared cache groups of numbers of a key, of 16 bytes, are in an axis of their own in front
-    of positions.
+    In a shared cache keys are interleaved: groups of 16 bytes form an axis in front of positions.
     """
     attrs = call.attrs
     if attrs.flag("do_rotary"):
@@ -163,7 +162,7 @@ def decoder_attention(
     call: Call, query: Value, key: Value, q_weight: Value, kv_weight: Value, bias: Value,
     padding: Value | None, past_k: Value | None, past_v: Value | None, *_: Value,
 ) -> Three:  # fmt: skip
-    """Positions are the first axis; four bools tell where keys and values come from."""
+    """Positions are the first axis; four bools select the source of keys and values."""
     static, use_past, has_state, has_mask = (
         bool(call.array(i, "switches").reshape(-1)[0]) for i in (8, 9, 10, 11)
     )
@@ -188,7 +187,7 @@ def decoder_attention(
 
 
 def _led(x: Value, heads: int) -> Value:
-    """[s, b, h * d] as heads."""
+    """[s, b, h * d] split into heads."""
     return split_heads(permuted(x, 1, 0, 2), heads)
 
 
@@ -197,7 +196,8 @@ def sparse_attention(
     past_v: Value, rows: Value, columns: Value, whole: Value, counts: Value, cos: Value | None,
     sin: Value | None,
 ) -> list[Value]:  # fmt: skip
-    """Causal attention on a cache; each query sees the blocks of keys that its layout has."""
+    """Causal attention on a cache; each query attends to the blocks of keys in its sparse
+    layout."""
     attrs = call.attrs
     heads, few = attrs.integer("num_heads"), attrs.integer("kv_num_heads")
     q, k, v = grouped_heads(query, key, value, heads, few)
@@ -218,7 +218,7 @@ def sparse_attention(
 
 
 def _layout(call: Call, positions: Value, keys: Index, heads: int) -> Value:
-    """Which keys queries at ``positions`` [b, s] see, [b, heads, s, keys]."""
+    """The mask of keys that queries at ``positions`` [b, s] attend to, [b, heads, s, keys]."""
     block = call.attrs.integer("sparse_block_size")
     blocks = _blocks(call.array(5, "rows of blocks"), call.array(6, "columns of blocks"))
     layouts = len(blocks)
@@ -237,7 +237,7 @@ def _layout(call: Call, positions: Value, keys: Index, heads: int) -> Value:
 
 
 def _blocks(rows: Array, columns: Array) -> Array:
-    """The blocks [layouts, blocks, blocks] that compressed rows tell to be there."""
+    """The dense mask [layouts, blocks, blocks] of compressed (CSR) rows."""
     count = rows.shape[1] - 1
     dense = np.zeros((len(rows), count, count), bool)
     for layout, (ends, places) in enumerate(zip(rows, columns, strict=True)):

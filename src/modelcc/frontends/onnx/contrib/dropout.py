@@ -18,7 +18,7 @@ from modelcc.ops.reduce import ReduceSum
 from modelcc.ops.views import cast, reshaped
 
 WORD = 32
-"""Elements whose places in a mask are the bits of a number, the first one the lowest."""
+"""Mask elements packed into the bits of a number, the first one the lowest."""
 
 
 def biased(
@@ -43,7 +43,7 @@ def _dropped(call: Call, x: Value, rest: tuple[str, ...], packed: bool) -> list[
 
 
 def _words(call: Call, mask: Value) -> Value:
-    """Bits of u32 numbers; those behind the last element are set."""
+    """The mask packed into u32 words; bits after the last element are set."""
     count = product(mask.type.shape)
     words = floordiv(count + WORD - 1, WORD)
     missing: Index = words * WORD - count

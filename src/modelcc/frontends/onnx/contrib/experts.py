@@ -1,8 +1,8 @@
 """Handlers of onnxruntime's mixtures of experts (com.microsoft): MoE, QMoE.
 
-A loop goes over the experts; each takes the tokens that chose it, a number that is known in the
-run only.  No work of an expert is done for other tokens, and none at all where nothing chose it
-(Shazeer et al., "Outrageously large neural networks", 2017).
+A loop iterates over the experts; each processes the tokens routed to it, a number known at run time
+only.  An expert does no work for other tokens, and none at all if it has none (Shazeer et al.,
+"Outrageously large neural networks", 2017).
 """
 
 from __future__ import annotations
@@ -38,16 +38,17 @@ from modelcc.ops.top_k import TopK
 from modelcc.ops.views import cast, part, permuted, reshaped
 
 JITTER = 0.01
-"""How far below the greatest score the sparse mixer sees another one (Phi-3.5-MoE)."""
+"""Scores more than twice this, relatively, below the maximum are masked by the sparse mixer
+(Phi-3.5-MoE)."""
 
 
 @dataclass(frozen=True)
 class Experts:
-    """How experts compute: what comes after the first layer, and how the layers are stored.
+    """Computation of experts: what follows the first layer, and how the layers are stored.
 
-    ``fusion`` is where the second factor of a gated unit is: 0 in a layer of its own, 1 in every
-    other column of the first layer, 2 in its second half.  ``block`` is that of scales along
-    inputs, 0 for one scale for each output.
+    ``fusion`` is the location of the second factor of a gated unit: 0 in a layer of its own, 1 in
+    every other column of the first layer, 2 in its second half.  ``block`` is the block size of
+    scales along inputs, 0 for one scale per output.
     """
 
     activation: str
@@ -58,7 +59,7 @@ class Experts:
     block: int = 0
 
     def layer(self, at: Iteration, x: Value, number: int) -> Value:
-        """``x`` through layer ``number`` of the expert that is the counter."""
+        """``x`` through layer ``number`` of the expert selected by the loop counter."""
         weights = at.now(f"w{number}")
         if f"s{number}" in at:
             parameters = [at.now(f"{kind}{number}") for kind in "sz"]
@@ -69,7 +70,7 @@ class Experts:
         return result + at.now(f"b{number}") if f"b{number}" in at else result
 
     def output(self, at: Iteration, x: Value) -> Value:
-        """What the expert that is the counter makes of the rows of ``x``."""
+        """The output of the expert selected by the loop counter for the rows of ``x``."""
         first = self.layer(at, x, 1)
         second = self.layer(at, x, 3) if "w3" in at else None
         if self.fusion and self.activation == "swiglu":
@@ -85,7 +86,7 @@ class Experts:
         return self.layer(at, hidden if second is None else hidden * second, 2)
 
     def gated(self, gate: Value, linear: Value) -> Value:
-        """``gate * sigmoid(alpha * gate) * (linear + beta)``, both limited."""
+        """``gate * sigmoid(alpha * gate) * (linear + beta)``, with both clamped."""
         if not math.isinf(self.limit):
             gate = of(act.Clip(None, self.limit), gate)
             linear = of(act.Clip(-self.limit, self.limit), linear)
@@ -118,10 +119,10 @@ def _experts(call: Call, block: int = 0) -> Experts:
 
 
 def shares(call: Call, router: Value, own: Value | None, among: bool) -> Value:
-    """How much of each token's result each expert gives [tokens, experts]; 0 if not chosen.
+    """The routing weight of each expert for each token [tokens, experts]; 0 if not selected.
 
-    The greatest of ``router`` are chosen, and share by their softmax, or by ``own``; the shares
-    of a token add up to 1 if ``among``.
+    The top k of ``router`` are selected, weighted by their softmax, or by ``own``; the weights of a
+    token are normalised to sum to 1 if ``among``.
     """
     attrs, scores = call.attrs, cast(router, F32)
     if attrs.flag("use_sparse_mixer"):
@@ -137,7 +138,7 @@ def shares(call: Call, router: Value, own: Value | None, among: bool) -> Value:
 
 
 def _sparsely_mixed(scores: Value) -> Value:
-    """The two best experts, each with its share among those close to it (Liu et al., 2023)."""
+    """The two best experts, each weighted among those close to it (Liu et al., 2023)."""
     hidden = scores.lift(-np.inf)
     total: Value | None = None
     left = scores
@@ -157,7 +158,7 @@ def _sparsely_mixed(scores: Value) -> Value:
 def mixture(
     call: Call, x: Value, experts: Experts, layers: Mapping[str, Value | None], gates: Value
 ) -> Value:
-    """The sum of what the chosen experts make of each token, weighted by their shares."""
+    """The sum of the selected experts' outputs for each token, weighted by ``gates``."""
     shape = x.type.shape
     width = shape[-1]
     tokens = product(shape[:-1])
@@ -184,7 +185,7 @@ def mixture(
 
 
 def _choosers(at: Iteration, gate: Value, most: Index) -> tuple[Value, Value]:
-    """The tokens whose ``gate`` is not 0, [n], and the gates of these, [n, 1]."""
+    """The indices of tokens with nonzero ``gate``, [n], and their gates, [n, 1]."""
     where_, count = (Value(at.build, n) for n in at.build.add(NonZero(), gate.name))
     size = at.size(count, most)
     places = reshaped(part(where_, 1, 0, size), size)
@@ -204,9 +205,9 @@ QUANTISED = MappingProxyType({1: (2, 3, 4, 11), 2: (5, 6, 7, 12), 3: (8, 9, 10, 
 
 
 def quantised_experts(call: Call, x: Value, router: Value, *rest: Value | None) -> Value:
-    """A mixture of experts whose weights are integers of few bits, packed along inputs.
+    """A mixture of experts with quantised weights, packed along inputs.
 
-    As in onnxruntime for processors, shares that are a softmax are that of the chosen ones.
+    As in onnxruntime on CPUs, softmax weights are computed among the selected experts.
     """
     kind = call.attrs.text("quant_type", "int")
     if kind != "int":

@@ -1,6 +1,6 @@
 """Handlers of onnxruntime's own operators (com.microsoft): activations, products, convolutions.
 
-The operators are described in onnxruntime's ContribOperators.md.
+The operators are documented in onnxruntime's ContribOperators.md.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ def plus(x: Value, bias: Value | None) -> Value:
 
 
 def bias_split_gelu(call: Call, x: Value, bias: Value) -> Value:
-    """The first half of ``x + bias`` times the gelu of the second."""
+    """The first half of ``x + bias`` times the gelu of the second half."""
     total, half = x + bias, floordiv(x.type.shape[-1], 2)
     first, second = part(total, -1, 0, half), part(total, -1, half, half)
     return first * of(act.Gelu(), second)
 
 
 def activated(call: Call, result: str, alpha: float, beta: float) -> str:
-    """``result`` after the activation that attribute ``activation`` names, with its parameters."""
+    """``result`` after the activation in attribute ``activation``, with its parameters."""
     match call.attrs.text("activation", ""):
         case "":
             return result
@@ -96,7 +96,7 @@ _PLAIN: Mapping[str, Op] = MappingProxyType(
 
 
 def with_numbers(call: Call, result: str) -> str:
-    """``result`` activated, with parameters that are attributes of their own."""
+    """``result`` after its activation, with parameters in separate attributes."""
     alpha, beta = (call.attrs.number(f"activation_{name}", 0.0) for name in ("alpha", "beta"))
     return activated(call, result, alpha, beta)
 
@@ -116,7 +116,7 @@ def fused_gemm(call: Call) -> str:
 
 
 def with_channels_last(call: Call, handler: Callable[[Call], Results], operands: int = 1) -> str:
-    """``handler``, which has channels behind the batch, of ``operands`` that have them last."""
+    """``handler``, which expects channels first, applied to ``operands`` with channels last."""
     rank = call.rank()
     inward, outward = (0, rank - 1, *range(1, rank - 1)), (0, *range(2, rank), 1)
     moved = [call.emit(Transpose(inward), call.input(i)) for i in range(operands)]
@@ -129,15 +129,15 @@ def nhwc_max_pool(call: Call) -> str:
 
 
 def bias_softmax(call: Call, x: Value, bias: Value) -> Value:
-    """Softmax over all axes from ``axis`` on, as one, of the sum with a bias.
+    """Softmax over all axes from ``axis`` on, flattened, of the sum with a bias.
 
-    The bias is broadcast along axes in front of ``axis``: the inner or the outer ones of them.
+    The bias is broadcast along axes before ``axis``: the inner or the outer ones.
     """
     axis = call.axis(1)
     extents, own = x.type.shape, bias.type.shape
     outer, inner = product(extents[:axis]), extents[axis:]
     if not call.attrs.flag("is_inner_broadcast", True) and len(own) == len(extents):
-        # Its rows are read in order, again and again.
+        # Its rows are repeated cyclically.
         rows = product(own[:axis])
         groups = of(Reshape((floordiv(outer, rows), rows, *inner)), x)
         x = of(Reshape(extents), groups + of(Reshape((rows, *inner)), bias))
@@ -160,14 +160,15 @@ def activated_matmul(call: Call, a: Value, b: Value) -> str:
 
 
 def complex_mul(call: Call, x: Value, y: Value, conjugate: bool = False) -> Value:
-    """Products of complex numbers, whose parts are the last axis; of conjugates of the second."""
+    """Products of complex numbers, with parts in the last axis; optionally with the second
+    conjugated."""
     (a, b), (c, d) = ([part(z, -1, n, 1) for n in (0, 1)] for z in (x, y))
     d = -1.0 * d if conjugate else d
     return of(Concat(a.type.rank - 1), a * c - b * d, a * d + b * c)
 
 
 def nhwc_conv(call: Call) -> str:
-    """A convolution whose weights are [O, …, I]."""
+    """A convolution with weights [O, …, I]."""
     return with_channels_last(call, convolution, 2)
 
 
@@ -179,9 +180,9 @@ def matmul_bits(
 
 
 def bits_product(call: Call, a: Value, places: tuple[int, int, int | None], columns: int) -> Value:
-    """``a @ dequantised(b)^T``: b is [N, blocks, bytes], packed, with a scale for each block.
+    """``a @ dequantised(b)^T``: b is [N, blocks, bytes], packed, with a scale per block.
 
-    ``places`` are those of b, the scales, and the zero points if there are any.
+    ``places`` are the operand indices of b, the scales, and the zero points, if any.
     """
     b, scale, zero = places
     attrs = call.attrs
@@ -205,7 +206,7 @@ def bits_product(call: Call, a: Value, places: tuple[int, int, int | None], colu
 
 
 def type_of_bits(bits: int, least: DType = U2, what: str = "weights") -> DType:
-    """The unsigned type of so many bits, ``least`` or more."""
+    """The unsigned type of this width, at least ``least`` bits."""
     known = {t.bits: t for t in (U2, U4, U8) if t.bits >= least.bits}
     return known.get(bits) or unsupported(f"{what} of {bits} bits")
 
@@ -218,7 +219,7 @@ def unpacked(data: Array, dtype: DType) -> Array:
 
 
 def inverse(call: Call, x: Value) -> Value:
-    """Inverses of matrices of 2 rows by Cramer's rule."""
+    """Inverses of 2 x 2 matrices by Cramer's rule."""
     if x.type.shape[-2:] != (2, 2):
         unsupported("inverses of matrices of more than 2 rows")
     rank, adjugate = x.type.rank, np.array([[1.0, -1.0], [-1.0, 1.0]], x.type.dtype.numpy)
@@ -236,7 +237,7 @@ def expand_dims(call: Call, x: Value, _: Value) -> Value:
 
 
 def distances(call: Call, a: Value, b: Value) -> Value:
-    """Distances of all rows of the operands, or their squares."""
+    """Distances between all rows of both operands, or their squares."""
     (m, size), (n, _) = a.type.shape, b.type.shape
     apart = of(Reshape((m, 1, size)), a) - of(Reshape((1, n, size)), b)
     squares = of(ReduceSumSquare((2,), False), apart)
@@ -245,7 +246,7 @@ def distances(call: Call, a: Value, b: Value) -> Value:
 
 
 def standard(handler: Handler, opset: int) -> Handler:
-    """What the standard's operator has been since ``opset``."""
+    """The standard's operator as of ``opset``."""
 
     def run(call: Call) -> Results:
         return handler(replace(call, opset=opset))

@@ -24,7 +24,7 @@ def normalised(x: Value, epsilon: float) -> Value:
 
 
 def gated_norm(call: Call, x: Value, scale: Value, gate: Value) -> Value:
-    """Rows of groups, each normalised and scaled, times an activation of the gate."""
+    """Groups of each row, normalised and scaled, times an activation of the gate."""
     *lead, width = x.type.shape
     (size,) = scale.type.shape
     shape = (*lead, floordiv(width, size), size)
@@ -38,7 +38,7 @@ def gated_norm(call: Call, x: Value, scale: Value, gate: Value) -> Value:
 
 
 def branch_norm(call: Call, x: Value, scale: Value | None) -> Value:
-    """The branches [..., C, H] of a row, each normalised by itself."""
+    """The branches [..., C, H] of a row, normalised separately."""
     grouped = _grouped(call, x)
     result = normalised(grouped, call.attrs.number("epsilon", 1e-5))
     if scale is not None:
@@ -50,7 +50,7 @@ def branch_norm(call: Call, x: Value, scale: Value | None) -> Value:
 
 
 def _grouped(call: Call, x: Value) -> Value:
-    """[..., C, H], of [..., C * H] where attribute num_branches tells C."""
+    """[..., C, H], from [..., C * H] if attribute num_branches gives C."""
     count = call.attrs.integer("num_branches", 0)
     if not count:
         return x
@@ -63,7 +63,7 @@ def gated_add(call: Call, x: Value, y: Value, gate: Value, _: None) -> Value:
 
 
 def scaled_silu(call: Call, x: Value, scale: Value | None) -> Value:
-    """The scaled operand times its sigmoid; each is rounded to the operand's type."""
+    """The scaled operand times its sigmoid; both are rounded to the operand's type."""
     factor = call.attrs.number("alpha", 1.0) if scale is None else cast(scale, F32)
     scaled = cast(cast(x, F32) * factor, x.type.dtype)
     return scaled * of(ew.Sigmoid(), scaled)
@@ -73,7 +73,7 @@ def engram_gate(
     call: Call, key: Value, query: Value, value: Value, of_key: Value, of_query: Value,
     of_result: Value | None,
 ) -> list[Value]:  # fmt: skip
-    """A value for all branches, each times a gate: how well its key and query agree."""
+    """A value for all branches, each times a gate: the agreement of its key and query."""
     epsilon, dtype = call.attrs.number("epsilon", 1e-5), key.type.dtype
     size = number_of(key.type.shape[3], "hidden size")
     pairs = ((key, of_key), (query, of_query))
@@ -100,7 +100,7 @@ def reduced_streams(call: Call, streams: Value, mix: Value) -> Value:
 
 
 def _weights(given: Value, shape: tuple[Index, ...]) -> Value:
-    """Weights of branches [..., C, H] that are [..., C], [..., C, 1], [..., C, H] or flat."""
+    """Weights of branches [..., C, H] from [..., C], [..., C, 1], [..., C, H] or flat."""
     if given.type.rank == len(shape):
         return given
     whole = given.type.shape[-1] != shape[-2]
@@ -108,7 +108,7 @@ def _weights(given: Value, shape: tuple[Index, ...]) -> Value:
 
 
 def mixed_streams(call: Call, x: Value, feature: Value, weights: Value, mix: Value | None) -> Value:
-    """Branches mixed by a matrix for each row, and a new feature added to each, weighted."""
+    """Branches mixed by a matrix per row, plus a weighted new feature for each."""
     streams = _grouped(call, x)
     shape, wide = streams.type.shape, cast(streams, F32)
     *lead, hidden = feature.type.shape

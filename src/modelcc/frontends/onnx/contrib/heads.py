@@ -1,4 +1,5 @@
-"""What attention operators of onnxruntime (com.microsoft) share: heads, scores, operands in one.
+"""Common parts of onnxruntime's attention operators (com.microsoft): heads, scores, packed
+operands.
 
 Heads are [batch, heads, positions, size].
 """
@@ -27,19 +28,19 @@ Three = tuple[Value, Value, Value]
 
 
 def split_heads(x: Value, heads: int) -> Value:
-    """[b, s, heads * d] as heads."""
+    """[b, s, heads * d] split into heads."""
     batch, length, size = x.type.shape
     return permuted(reshaped(x, batch, length, heads, floordiv(size, heads)), 0, 2, 1, 3)
 
 
 def joined_heads(x: Value) -> Value:
-    """Heads as [b, s, heads * d]."""
+    """Heads merged to [b, s, heads * d]."""
     batch, heads, length, size = x.type.shape
     return reshaped(permuted(x, 0, 2, 1, 3), batch, length, heads * size)
 
 
 def repeated(x: Value, times: int, axis: int = 1) -> Value:
-    """``x`` with each element of ``axis`` ``times`` times."""
+    """``x`` with each index of ``axis`` repeated ``times`` times."""
     if times == 1:
         return x
     lead, (count, *rest) = x.type.shape[:axis], x.type.shape[axis:]
@@ -59,13 +60,13 @@ def along(call: Call, extent: Index, axis: int, rank: int, dtype: DType) -> Valu
 
 
 def scale_of(call: Call, size: Index) -> float:
-    """Attribute ``scale``, by default 1 over the root of the size of heads."""
+    """Attribute ``scale``, by default 1 / sqrt(head size)."""
     number = number_of(size, "size of heads")
     return call.attrs.number("scale", 0.0) or 1 / math.sqrt(number)
 
 
 def hidden(call: Call, like: Value, least: bool = False) -> Value:
-    """What is added to scores that do not count: the filter, or minus infinity if ``least``."""
+    """The additive value of masked scores: the filter, or minus infinity if ``least``."""
     number = -np.inf if least else call.attrs.number("mask_filter_value", -10000.0)
     return call.literal(number, like.type.dtype)
 
@@ -76,12 +77,12 @@ def products(call: Call, q: Value, k: Value) -> Value:
 
 
 def weighted(scores: Value, v: Value) -> Value:
-    """The values [b, h, n, e] by the softmax of scores [b, h, m, n], joined."""
+    """Values [b, h, n, e] weighted by the softmax of scores [b, h, m, n], with heads merged."""
     return joined_heads(of(MatMul(), of(Softmax(3), scores), v))
 
 
 def projected(call: Call, joint: Value) -> list[Value]:
-    """Queries, keys and values, side by side in the last axis of their projection."""
+    """Queries, keys and values from a packed projection."""
     width = number_of(call.shape(1)[1], "size of weights")
     sizes = call.attrs.integers("qkv_hidden_sizes", ()) or (width // 3,) * 3
     starts = (0, sizes[0], sizes[0] + sizes[1])
@@ -89,7 +90,7 @@ def projected(call: Call, joint: Value) -> list[Value]:
 
 
 def biased(parts: Sequence[Value], bias: Value | None) -> list[Value]:
-    """``parts`` plus the biases of their last axes, which follow each other."""
+    """``parts`` plus their slices of a packed bias, along the last axis."""
     if bias is None:
         return list(parts)
     results: list[Value] = []
@@ -101,7 +102,7 @@ def biased(parts: Sequence[Value], bias: Value | None) -> list[Value]:
 
 
 def grouped_heads(q: Value, k: Value | None, v: Value | None, heads: int, few: int) -> Three:
-    """Operands as heads, keys and values ``few``; or ``q`` that has all of them."""
+    """Operands split into heads, ``few`` of keys and values; or a packed ``q``."""
     if k is not None and v is not None:
         return split_heads(q, heads), split_heads(k, few), split_heads(v, few)
     size = floordiv(q.type.shape[2], heads + 2 * few)
@@ -111,7 +112,7 @@ def grouped_heads(q: Value, k: Value | None, v: Value | None, heads: int, few: i
 
 
 def before_last(call: Call, ends: Value, length: Index) -> Value:
-    """Where the last ``length`` of ``ends`` positions begin, 0 if there are fewer."""
+    """The start of the last ``length`` positions before ``ends``, at least 0."""
     count = Value(call, call.note((length,), ends.type.dtype))
     return of(ew.Max(), ends - count, ends.lift(0))
 

@@ -25,7 +25,7 @@ def _centred(x: Value, zero: Value | None) -> Value:
 
 
 def wide_product(call: Call, a: Value, b: Value) -> Value:
-    """A product of matrices of 16-bit integers in 32 bits, signed if either of them is."""
+    """A product of 16-bit integer matrices in 32 bits, signed if either of them is."""
     signed = any(x.type.dtype.kind == "int" for x in (a, b))
     dtype = I32 if signed else U32
     return of(MatMul(), cast(a, dtype), cast(b, dtype))
@@ -39,7 +39,7 @@ def sum_of_integers(call: Call, x: Value) -> Value:
 
 
 def murmur_hash(call: Call, x: Value) -> Value:
-    """MurmurHash3 of 32 bits (Appleby, 2011) of the bytes of each number."""
+    """32-bit MurmurHash3 (Appleby, 2011) of the bytes of each number."""
     dtype = x.type.dtype
     words: list[Value]
     if dtype in (U32, I32, F32):

@@ -1,4 +1,4 @@
-"""Handlers of onnxruntime's linear attention (com.microsoft): a matrix is the state of a head.
+"""Handlers of onnxruntime's linear attention (com.microsoft): the state of a head is a matrix.
 
 ``S' = exp(g) S + k update`` and ``o = scale * q S'``; the update is v, or in delta rules
 ``beta (v - k exp(g) S)`` (Yang et al., "Gated delta networks", 2024).
@@ -30,7 +30,7 @@ RULES = ("linear", "gated", "delta", "gated_delta")
 
 @dataclass(frozen=True)
 class Tokens:
-    """What linear attention works on, [batch, time, heads, size], in f32.
+    """Operands of linear attention, [batch, time, heads, size], in f32.
 
     ``decay`` is [b, t, heads, size of keys or 1] and ``beta`` [b, t, heads or 1], None if the rule
     has none.  Keys and values have the same number of heads.
@@ -44,7 +44,7 @@ class Tokens:
 
     def results(self, call: Call, state: Value, scale: float, window: bool) -> list[Value]:
         """Results [b, t, heads of values or queries, size], the last state [b, h, k, v], and the
-        states after each token [t, b, h, k, v] if there is a ``window`` of these."""
+        states after each token [t, b, h, k, v] if ``window``."""
         batch, time, few, _ = self.q.type.shape
         _, _, heads, size = self.v.type.shape
         assert isinstance(few, int) and isinstance(heads, int)
@@ -120,7 +120,7 @@ def _needed(call: Call, x: Value | None, name: str) -> Value:
 
 
 def _state(call: Call, past: Value | None, shape: tuple[Index, ...], window: int) -> Value:
-    """The state before the first token: the last one of ``past``, or zeros."""
+    """The initial state: the last one of ``past``, or zeros."""
     if past is None:
         return call.made(Full(shape, 0.0, F32))
     return cast(reshaped(part(past, 0, window - 1, 1), *shape) if window else past, F32)
@@ -177,7 +177,7 @@ def delta_net(
 
 
 def _split(x: Value, state: Value) -> Three:
-    """Queries, keys and values that are side by side; the state tells their sizes."""
+    """Queries, keys and values from a packed tensor; their sizes are those of the state."""
     _, heads, wide, size = state.type.shape
     few = floordiv(x.type.shape[-1] - heads * wide, size * 2)
     cuts = ((0, few, size), (few * size, few, size), (few * size * 2, heads, wide))
@@ -194,7 +194,7 @@ def _timed(x: Value, batch: Index, own: int) -> Value:
 
 
 def _decay(call: Call, given: Value, a_log: Value | None, bias: Value | None) -> Value:
-    """The logarithm of what is left of a state."""
+    """The logarithm of the decay of the state."""
     decay = cast(given, F32)
     if call.attrs.text("gate_activation", "none") != "qwen":
         return decay
@@ -210,14 +210,14 @@ def _rate(call: Call, given: Value, batch: Index) -> Value:
 
 
 def _unit(x: Value) -> Value:
-    """Vectors of length 1."""
+    """Vectors normalised to length 1."""
     return x * of(ew.Rsqrt(), of(ReduceSum((3,), True), x * x) + 1e-6)
 
 
 def causal_convolution(
     call: Call, given: Value, weights: Value, bias: Value | None, past: Value | None
 ) -> tuple[Value, Value]:
-    """A convolution of each channel that sees the past only, and the inputs that it will see."""
+    """A causal depthwise convolution, and its next input state."""
     attrs = call.attrs
     if attrs.integer("ndim", 1) != 1:
         unsupported("more than one axis of positions")
@@ -257,7 +257,7 @@ def _states(
     call: Call, seen: Value, past: Value | None, sizes: tuple[int, int], length: Index,
     shape: tuple[Index, ...], last: bool,
 ) -> Value:  # fmt: skip
-    """The inputs that are seen after each of the last positions, or after the last one only."""
+    """The input states after each of the last positions, or after the last one only."""
     window, room = sizes
 
     def after(position: Index) -> Value:

@@ -64,7 +64,7 @@ def embeddings(
     of_segments: Value | None, gamma: Value, beta: Value, mask: Value | None,
     positions: Value | None = None,
 ) -> list[Value]:  # fmt: skip
-    """The norm of the sum of embeddings of words, positions and segments, and lengths."""
+    """The norm of the sum of word, position and segment embeddings, and lengths."""
     length = ids.type.shape[1]
     positions = positions or call.made(Iota((1, length), 1, 0, 1, I32))
     total = of(Gather(0), words, ids) + of(Gather(0), places, positions)
@@ -76,7 +76,7 @@ def embeddings(
 
 
 def _lengths(call: Call, ids: Value, mask: Value | None) -> Value:
-    """How many tokens of each row the mask lets through; zeros without a mask."""
+    """The number of unmasked tokens of each row; zeros without a mask."""
     if mask is None:
         return call.made(Full(ids.type.shape[:1], 0, I32))
     return of(ReduceSum((1,), False), of(Cast(I32), of(Equal(), mask, mask.lift(1))))
@@ -100,7 +100,7 @@ def skip_group_norm(
 ) -> tuple[Value, Value]:
     """GroupNorm of ``x + skip + bias``, channels last; results: that, and the sum.
 
-    A skip may have one number for each channel of an image.
+    A skip may have one number per channel of an image.
     """
     if not call.attrs.flag("channels_last", True):
         unsupported("channels first (channels_last=0)")
@@ -114,7 +114,7 @@ def skip_group_norm(
 def quantised_embeddings(
     call: Call, ids: Value, segments: Value | None, *rest: Value | None
 ) -> list[Value]:
-    """Embeddings of words, positions and segments whose tables are quantised."""
+    """Word, position and segment embeddings with quantised tables."""
     tables, (mask, *scales) = rest[:5], rest[5:]
     words, places, of_segments, gamma, beta = (
         None if table is None or scale is None or zero is None

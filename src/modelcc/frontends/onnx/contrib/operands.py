@@ -1,8 +1,8 @@
-"""Operands of onnxruntime's operators, declared: what is checked and listed derives from texts.
+"""Declarations of the operands of onnxruntime's operators, from which checks and lists are derived.
 
-``"x[b,s,w] bias[w]? ids:int past! rest*"``: names, extents, and of what kind the elements are
-where that matters.  ``?`` may be absent, ``!`` is not supported, ``*`` takes all that are left.
-Extents of one name are alike in all operands; ``...`` stands for any axes in front.
+``"x[b,s,w] bias[w]? ids:int past! rest*"``: names, extents, and kinds of elements where relevant.
+``?`` may be absent, ``!`` is not supported, ``*`` is variadic.  Extents of one name are equal in
+all operands; ``...`` stands for any leading axes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OPERAND = re.compile(r"(\w+)(?:\[([^]]*)\])?(?::(\w+))?([?*!]?)")
 
 @dataclass(frozen=True)
 class DeclaredOperand:
-    """One operand: its name, its extents and kind of elements if these matter, and its mark."""
+    """One operand: its name, its extents and kind of elements if relevant, and its mark."""
 
     name: str
     extents: tuple[str, ...] | None
@@ -34,7 +34,7 @@ class DeclaredOperand:
     mark: str
 
     def check(self, call: Call, i: int, seen: dict[str, Index]) -> None:
-        """DeclaredOperand ``i`` of ``call``, with the extents that names have by now."""
+        """Checks operand ``i`` of ``call``, with the extents bound to names so far."""
         if not call.has(i):
             if not self.mark:
                 call.fail(f"its operand {self.name} is left out")
@@ -60,7 +60,7 @@ class DeclaredOperand:
 
 @dataclass(frozen=True)
 class DeclaredHandler:
-    """A handler that gets the operands of a text, None for those that are absent."""
+    """A handler that receives the operands of a declaration, None for absent ones."""
 
     text: str
     handler: Callable[..., Made]

@@ -1,7 +1,7 @@
 """Handlers of onnxruntime's batches without padding, and of relative positions (com.microsoft).
 
-Tokens of all sequences follow each other; ``offsets`` [batch, length] tells where each of them is
-in the padded batch, first those that count and then the padding.
+Tokens of all sequences are concatenated; ``offsets`` [batch, length] are their positions in the
+padded batch, first those of valid tokens and then the padding.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ from modelcc.ops.views import cast, part, reshaped
 
 
 def without_padding(call: Call, x: Value, counts: Value) -> list[Value]:
-    """The tokens that count, their offsets, the ends of sequences, and the greatest length."""
+    """The valid tokens, their offsets, the cumulative lengths of sequences, and the maximum
+    length."""
     batch, length, width = x.type.shape
     room = batch * length
     steps = iota(call, length)
@@ -59,7 +60,7 @@ def without_padding(call: Call, x: Value, counts: Value) -> list[Value]:
 
 
 def _padded(x: Value, offsets: Value) -> Value:
-    """Tokens [n, …] at their places in [batch, length, …], zeros elsewhere."""
+    """Tokens [n, …] scattered to [batch, length, …], zeros elsewhere."""
     batch, length = offsets.type.shape
     count, *rest = x.type.shape
     room = batch * length
@@ -69,7 +70,7 @@ def _padded(x: Value, offsets: Value) -> Value:
 
 
 def _compact(x: Value, offsets: Value, count: Index) -> Value:
-    """The first ``count`` tokens that ``offsets`` tell of [batch, length, d]."""
+    """The first ``count`` tokens of [batch, length, d] selected by ``offsets``."""
     batch, length, width = x.type.shape
     places = part(reshaped(offsets, batch * length), 0, 0, count)
     return of(Gather(0), reshaped(x, batch * length, width), places)
@@ -99,7 +100,7 @@ def packed_heads(
 
 
 def _attended(call: Call, parts: list[Value], *rest: Value | None) -> Value:
-    """Attention of tokens [n, h * d], given offsets, ends of sequences, and a bias or none."""
+    """Attention of tokens [n, h * d], given offsets, cumulative lengths, and optionally a bias."""
     heads, (offsets, ends, bias) = call.attrs.integer("num_heads"), rest
     assert offsets is not None and ends is not None
     batch, length = offsets.type.shape
@@ -113,7 +114,7 @@ def _attended(call: Call, parts: list[Value], *rest: Value | None) -> Value:
 
 
 def position_bias(call: Call, table: Value, *_: Value) -> Value:
-    """A bias for each head and distance of positions, distances being put into buckets (T5).
+    """A bias per head and relative position, by buckets of distances (T5).
 
     The table is [buckets, heads] in column-major order (Raffel et al., 2020).
     """
@@ -127,7 +128,7 @@ def position_bias(call: Call, table: Value, *_: Value) -> Value:
 
 
 def _buckets(call: Call, distance: Value, count: int, both: bool) -> Value:
-    """Small distances have their own bucket, greater ones share those of their logarithm."""
+    """Small distances have their own buckets, larger ones logarithmic buckets."""
     zero = distance.lift(0)
     if both:
         count //= 2
@@ -150,7 +151,7 @@ def gated_position_bias(
     call: Call, x: Value, bias: Value, relative: Value, weights: Value, of_gates: Value,
     eco: Value, offsets: Value | None,
 ) -> Value:  # fmt: skip
-    """Relative positions, weighted for each query by two gates (WavLM; Chen et al., 2022)."""
+    """Relative position bias, weighted per query by two gates (WavLM; Chen et al., 2022)."""
     padded = x if offsets is None else _padded(x, offsets)
     q = split_heads(padded + bias, call.attrs.integer("num_heads"))
     projected = of(MatMul(), q, weights) + of_gates

@@ -1,8 +1,8 @@
 """Handlers of onnxruntime's own quantised operators (com.microsoft), in QDQ form.
 
 They become operators between DequantizeLinear and QuantizeLinear, as exporters of the standard
-operators write them; passes on the graph make integer kernels of both.  The operators are
-described in onnxruntime's ContribOperators.md.
+operators write them; passes on the graph turn both into integer kernels.  The operators are
+documented in onnxruntime's ContribOperators.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from modelcc.ops.views import cast
 def real(call: Call, i: int, axis: int | None = None) -> str:
     """Operands ``i`` to ``i + 2``, a tensor with its scale and zero point, dequantised.
 
-    These are single numbers, or one for each slice of ``axis`` if there is one.
+    These are scalars, or one per slice of ``axis`` if given.
     """
     if axis is None:
         call = of_tensor(call, i + 1, i + 2)
@@ -91,7 +91,7 @@ def softmax(call: Call, x: str) -> str:
 def averages(call: Call, x: str) -> str:
     """Average pooling; channels may be last.
 
-    Unlike the standard's, onnxruntime's divides by whole windows if padding counts.
+    Unlike the standard's, onnxruntime's divides by the full window size if padding is included.
     """
     if not call.attrs.flag("channels_last"):
         return average_of_whole_windows(call.with_inputs((x,)))
@@ -133,7 +133,8 @@ def conv(call: Call) -> str:
 
 
 def gemm(call: Call, *_: Value | None) -> str:
-    """The result is quantised if there is a scale for it; the bias is in units of the sums'."""
+    """The result is quantised if a scale is given for it; the bias is in the units of the
+    accumulator."""
     attrs = call.attrs
     transposed = attrs.flag("transB")
     call = of_tensor(call, 1)
@@ -152,7 +153,7 @@ def gemm(call: Call, *_: Value | None) -> str:
 def dynamic_matmul(
     call: Call, a: Value, b: Value, scale: Value, _: Value | None, bias: Value | None
 ) -> Value:
-    """f32 by quantised matrix: the f32 operand is quantised on the fly."""
+    """f32 by quantised matrix: the f32 operand is quantised dynamically."""
     x, a_scale, a_zero = call.add(DynamicQuantizeLinear(), a.name)
     call = of_slices(call, b.type.shape, 3)
     return plus(_scaled_product(call, x, a_scale, a_zero, scale, call.input(3)), bias)
@@ -192,7 +193,7 @@ def quantised_attention(
 
 
 def dynamic_lstm(call: Call, *_: Value | None) -> tuple[str, ...]:
-    """An LSTM whose weights are bytes [directions, inputs, 4 * hidden]; it computes with integers.
+    """An LSTM with 8-bit weights [directions, inputs, 4 * hidden], in integer arithmetic.
 
     The inputs are quantised all at once, the states in each step, as onnxruntime does.
     """
@@ -213,7 +214,8 @@ def dynamic_lstm(call: Call, *_: Value | None) -> tuple[str, ...]:
 
 
 def _bytes(call: Call, which: int, i: int, parameters: int) -> Quantised:
-    """Operand ``i`` of one direction, its scale and zero point operands ``parameters`` on."""
+    """Operand ``i`` of one direction, with its scale and zero point from operand ``parameters``
+    on."""
     scale = direction(call.value(parameters), which)
     has_zero = call.has(parameters + 1)
     if call.known(i) is not None and (not has_zero or call.known(parameters + 1) is not None):
@@ -225,7 +227,7 @@ def _bytes(call: Call, which: int, i: int, parameters: int) -> Quantised:
 
 
 def _constant_bytes(call: Call, values: Array, zero: Array, scale: Value) -> Quantised:
-    """Weights as i8, with the sums of their columns."""
+    """Weights as i8, with their column sums."""
     shift = 128 if values.dtype == np.uint8 else 0
     steps = values.astype(np.int32) - shift
     zero = zero - shift

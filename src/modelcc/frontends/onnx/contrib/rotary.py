@@ -1,4 +1,4 @@
-"""Rotary position embeddings (Su et al., "RoFormer", 2021) as onnxruntime has them."""
+"""Rotary position embeddings (Su et al., "RoFormer", 2021) of onnxruntime."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from modelcc.ops.views import cast, part, reshaped
 
 
 def rotated(x: Value, cos: Value, sin: Value, interleaved: bool) -> Value:
-    """x [b, h, s, d] with its first elements turned by the angles of cos and sin [b, 1, s, r], or
-    [b, s, h, d] by those of [b, s, 1, r].
+    """x [b, h, s, d] with its first elements rotated by cos and sin [b, 1, s, r], or [b, s, h, d]
+    by those of [b, s, 1, r].
 
-    The two coordinates of a point are r apart, or neighbours if ``interleaved``.
+    The coordinates of a pair are r apart, or adjacent if ``interleaved``.
     """
     size, half = x.type.shape[-1], cos.type.shape[-1]
     assert isinstance(size, int) and isinstance(half, int)
@@ -46,7 +46,7 @@ def angles(cache: Value, positions: Value) -> Value:
 def both_rotated(
     call: Call, q: Value, k: Value, positions: Value, *caches: Value | None
 ) -> tuple[Value, Value]:
-    """Queries and keys turned by the angles of two ``caches``, which they need."""
+    """Queries and keys rotated by both ``caches``, which are required."""
     if None in caches:
         call.fail("do_rotary needs cos_cache and sin_cache")
     cos, sin = (angles(cache, positions) for cache in caches if cache is not None)
@@ -61,7 +61,7 @@ def rotary_embedding(call: Call, x: Value, positions: Value, cos: Value, sin: Va
 
 
 def _heads(call: Call, x: Value, half: Index) -> Value:
-    """``x`` [b, s, h * d] as [b, s, h, d]; [b, h, s, d] as it is."""
+    """``x`` [b, s, h * d] as [b, s, h, d]; [b, h, s, d] unchanged."""
     if call.attrs.flag("is_packed_batching"):
         unsupported("packed batches")
     if x.type.rank == 4:
@@ -74,7 +74,7 @@ def _heads(call: Call, x: Value, half: Index) -> Value:
 
 
 def _turned(call: Call, x: Value, cos: Value, sin: Value) -> Value:
-    """The heads of ``x`` turned by angles [b, 1, s, r] and scaled, in the form of ``x``."""
+    """The heads of ``x`` rotated by angles [b, 1, s, r] and scaled, in the form of ``x``."""
     batch, _, length, half = cos.type.shape
     heads = _heads(call, x, half)
     if x.type.rank == 3:
@@ -89,7 +89,7 @@ def _turned(call: Call, x: Value, cos: Value, sin: Value) -> Value:
 def rotary_embedding_of_images(
     call: Call, x: Value, positions: Value, cos: Value, sin: Value
 ) -> Value:
-    """As above; each angle is that of one of three positions: of time, height and width.
+    """As above; each angle depends on one of three positions: time, height and width.
 
     Wang et al., "Qwen2-VL", 2024.
     """
@@ -98,7 +98,7 @@ def rotary_embedding_of_images(
 
 
 def _of_three(call: Call, cache: Value, positions: Value) -> Value:
-    """Angles [b, 1, s, r], element by element of the position that it belongs to."""
+    """Angles [b, 1, s, r], each element from the position that it belongs to."""
     half = number_of(cache.type.shape[1], "size of angles")
     stream = _streams(call.attrs.integers("mrope_section"), half,
                       call.attrs.integer("mrope_layout", 0) == 1)  # fmt: skip
@@ -124,7 +124,7 @@ def _streams(sections: tuple[int, ...], half: int, mixed: bool) -> Array:
 def rotary_of_gemma(
     call: Call, emb: Value, q: Value, q_turned: Value, k: Value, k_turned: Value
 ) -> tuple[Value, Value]:
-    """``x cos + turned x sin`` of queries and keys, with given angles [b, s, d]."""
+    """``x cos + rotated x sin`` for queries and keys, with given angles [b, s, d]."""
     batch, length, size = emb.type.shape
     one = reshaped(emb, batch, 1, length, size)
     cos, sin = (of(Cast(q.type.dtype), of(op, one)) for op in (Cos(), Sin()))

@@ -22,7 +22,7 @@ from modelcc.ops.shape import Concat, Expand
 from modelcc.ops.views import cast, part, permuted, reshaped
 
 At = Callable[[Value, Value], Value]
-"""Elements of images at rows and columns."""
+"""Samples of images at rows and columns."""
 
 
 def _checked(call: Call) -> None:
@@ -34,7 +34,7 @@ def _checked(call: Call) -> None:
 
 
 def real_transform(call: Call, x: Value) -> str:
-    """Half of the spectrum of the last axis; the parts of numbers are an axis behind it."""
+    """Half of the spectrum of the last axis; real and imaginary parts are a new last axis."""
     _checked(call)
     shape = x.type.shape
     return transformed(
@@ -43,7 +43,7 @@ def real_transform(call: Call, x: Value) -> str:
 
 
 def inverse_real_transform(call: Call, x: Value) -> Value:
-    """The real numbers of an even count that half of a spectrum is of."""
+    """The real signal, of even length, of a half spectrum."""
     _checked(call)
     *lead, count, _ = x.type.shape
     length = 2 * (count - 1)
@@ -52,7 +52,7 @@ def inverse_real_transform(call: Call, x: Value) -> Value:
 
 
 def windows(call: Call, x: Value) -> Value:
-    """All windows along an axis, whose elements are a new last axis."""
+    """All windows along an axis, with elements in a new last axis."""
     axis, rank = call.axis(-1, name="dim"), x.type.rank
     size, step = call.attrs.integer("size"), call.attrs.integer("step", 1)
     count = floordiv(x.type.shape[axis] - size, step) + 1
@@ -64,7 +64,8 @@ def windows(call: Call, x: Value) -> Value:
 
 
 def crops(call: Call, images: Value, boxes: Value, picked: Value, _size: Value) -> Value:
-    """Boxes (y1, x1, y2, x2), from 0 to 1, of images, resized with their corners aligned."""
+    """Boxes (y1, x1, y2, x2), normalised to [0, 1], cropped from images and resized with aligned
+    corners."""
     mode = call.option("mode", ("bilinear", "nearest"), "bilinear")
     size = call.indices(3, "size of crops", Range(1, None))
     boxes, (_, _, *extents) = cast(boxes, F32), images.type.shape
@@ -92,7 +93,7 @@ def crops(call: Call, images: Value, boxes: Value, picked: Value, _size: Value) 
 
 
 def _positions(call: Call, boxes: Value, axis: int, count: Index, extent: Index) -> Value:
-    """Where samples of each box are along an axis of an image, [boxes, count]."""
+    """The positions of each box's samples along an axis of an image, [boxes, count]."""
     first, last = part(boxes, 1, axis, 1), part(boxes, 1, axis + 2, 1)
     room = Value(call, call.emit(ew.Cast(F32), call.note((extent - 1,), I64)))
     if count == 1:
@@ -129,7 +130,8 @@ def _bilinear(axes: list[Value], at: At, shape: tuple[Index, ...]) -> Value:
 def padded_transposed_convolution(
     call: Call, x: Value, weights: Value, given: Value | None, bias: Value | None
 ) -> Value:
-    """A transposed convolution whose padding, an operand, is cut off what it gives without any."""
+    """A transposed convolution with padding given by an operand, which is cropped from the
+    result."""
     rank = x.type.rank - 2
     if call.attrs.text("auto_pad", "NOTSET") != "NOTSET":
         unsupported("padding that it finds itself (auto_pad)")

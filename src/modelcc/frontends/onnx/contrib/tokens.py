@@ -23,7 +23,7 @@ from modelcc.ops.views import cast, part, permuted, reshaped
 
 
 def no_repeated_grams(call: Call, tokens: Value, scores: Value) -> Value:
-    """Scores [batch, words], minus infinity for what would repeat a run of n tokens."""
+    """Scores [batch, words], minus infinity for words that would repeat an n-gram."""
     size = call.attrs.integer("ngram_size")
     length = tokens.type.shape[1]
     runs = length - size + 1
@@ -45,7 +45,7 @@ def hashed_grams(
     call: Call, ids: Value, multipliers: Value, sizes: Value, past: Value | None,
     offsets: Value | None, end: Value | None, segments: Value | None,
 ) -> tuple[Value, Value]:  # fmt: skip
-    """Hashes of the last tokens at each position, for each length of runs and each head."""
+    """Hashes of the last tokens at each position, per n-gram length and head."""
     attrs = call.attrs
     longest, heads = attrs.integer("max_ngram_size"), attrs.integer("n_head_per_ngram")
     batch, length = ids.type.shape
@@ -79,7 +79,7 @@ def hashed_grams(
 def _first_of_history(
     call: Call, seen: Value, ends: Value | None, segments: Value | None, longest: int
 ) -> Value | None:
-    """The first of the places in ``seen`` that each position looks back to, [batch, length]."""
+    """The first index of ``seen`` that each position looks back to, [batch, length]."""
     resets = ends is not None and call.attrs.flag("reset_on_eos")
     if not resets and segments is None:
         return None
@@ -101,13 +101,13 @@ def _first_of_history(
 
 
 def _last(marks: Value, before: int, length: Index) -> Value:
-    """The greatest mark of what is in front of each of the last ``length`` places."""
+    """The maximum mark before each of the last ``length`` positions."""
     whole = marks.type.shape[1]
     return part(_running_max(marks, whole), 1, before - 1, length)
 
 
 def _running_max(x: Value, length: Index) -> Value:
-    """The greatest element up to each place of [batch, length]."""
+    """The prefix maximum of [batch, length]."""
     batch = x.type.shape[0]
     rows = Value(x.build, x.build.emit(Iota((1, length, 1), 1, 0, 1, I64)))
     columns = Value(x.build, x.build.emit(Iota((1, 1, length), 2, 0, 1, I64)))
@@ -121,7 +121,7 @@ def torch_embedding(call: Call, table: Value, ids: Value, *_: Value | None) -> V
 
 
 def word_embeddings(call: Call, words: Value, kernel: Value, bias: Value, table: Value) -> Value:
-    """The greatest of the convolutions of the characters of each word (Kim et al., 2016)."""
+    """The maximum over positions of character convolutions per word (Kim et al., 2016)."""
     count, length = words.type.shape
     filters, _, width, size = kernel.type.shape
     span = number_of(width, "width of the kernel")
@@ -144,7 +144,7 @@ def word_embeddings(call: Call, words: Value, kernel: Value, bias: Value, table:
 
 
 def is_all_finite(call: Call, *operands: Value) -> Value:
-    """Whether no number of any operand is infinite or, unless ``isinf_only``, not a number."""
+    """Whether no operand has an infinite or, unless ``isinf_only``, NaN element."""
     attrs, results = call.attrs, list[Value]()
     for operand in operands:
         x = cast(operand, F32) if operand.type.dtype.bits < 32 else operand
@@ -162,7 +162,8 @@ def is_all_finite(call: Call, *operands: Value) -> Value:
 
 
 def unique_as_they_come(call: Call, x: Value) -> list[str]:
-    """The different elements of a vector, which one each element is, and how many are alike."""
+    """The unique elements of a vector in order of occurrence, the inverse indices, and the
+    counts."""
     values, _, inverse, counts = different(call, x.name, None, False)
     return [values, inverse, counts]
 

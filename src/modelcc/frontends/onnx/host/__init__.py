@@ -1,1 +1,1 @@
-"""Handlers of texts, maps and images: steps of the runtime before compiled code."""
+"""Handlers of strings, maps and images: runtime steps before compiled code."""

@@ -1,4 +1,4 @@
-"""Sets of characters that regular expressions name, as RE2 has them: ranges of code points."""
+"""Character sets of regular expressions, as in RE2: ranges of code points."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from itertools import groupby
 from types import MappingProxyType
 
 Ranges = tuple[tuple[int, int], ...]
-"""First and last code points, in order and apart."""
+"""First and last code points, sorted and disjoint."""
 
 LAST = 0x10FFFF
 ALL: Ranges = ((0, LAST),)
 
 
 def union(pieces: Iterable[tuple[int, int]]) -> Ranges:
-    """The set of all ``pieces``, in any order."""
+    """The union of ``pieces``, in any order."""
     merged: list[tuple[int, int]] = []
     for first, last in sorted(pieces):
         if merged and first <= merged[-1][1] + 1:
@@ -28,14 +28,14 @@ def union(pieces: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def complement(ranges: Ranges) -> Ranges:
-    """What is not in ``ranges``."""
+    """The complement of ``ranges``."""
     starts = (0, *(last + 1 for _, last in ranges))
     ends = (*(first - 1 for first, _ in ranges), LAST)
     return tuple((a, b) for a, b in zip(starts, ends, strict=True) if a <= b)
 
 
 def characters(text: str) -> Ranges:
-    """Each character of ``text``; a dash between two means those between."""
+    """Each character of ``text``; a dash between two denotes a range."""
     parts = text.split(" ")
     return union((ord(part[0]), ord(part[-1])) for part in parts)
 
@@ -44,7 +44,7 @@ PERL: Mapping[str, Ranges] = MappingProxyType(
     {"d": characters("0-9"), "s": union([(9, 10), (12, 13), (32, 32)]),
      "w": characters("0-9 A-Z a-z _")}
 )  # fmt: skip
-"""Of ASCII only, whatever the text."""
+"""ASCII only, whatever the text."""
 
 POSIX: Mapping[str, Ranges] = MappingProxyType(
     {
@@ -80,7 +80,7 @@ _CATEGORIES = frozenset(
 
 
 def category(name: str) -> Ranges | None:
-    """Characters of a general category of Unicode such as ``Lu``, or of all that begin so."""
+    """Characters of a Unicode general category such as ``Lu``, or of all with this prefix."""
     if name == "Any":
         return ALL
     if name not in _CATEGORIES:
@@ -91,7 +91,7 @@ def category(name: str) -> Ranges | None:
 
 @cache
 def _by_category() -> Mapping[str, Sequence[tuple[int, int]]]:
-    """Ranges of each category; ``Cn``, what is not assigned, is none."""
+    """Ranges of each category; ``Cn``, unassigned, is excluded."""
     found: dict[str, list[tuple[int, int]]] = {}
     first = 0
     for name, run in groupby(map(unicodedata.category, map(chr, range(LAST + 1)))):
@@ -103,7 +103,7 @@ def _by_category() -> Mapping[str, Sequence[tuple[int, int]]]:
 
 
 def folded(ranges: Ranges) -> Ranges:
-    """``ranges`` with all that differs from their characters in case only."""
+    """``ranges`` closed under case folding."""
     starts = [first for first, _ in ranges]
 
     def extra() -> Iterator[tuple[int, int]]:
@@ -117,9 +117,9 @@ def folded(ranges: Ranges) -> Ranges:
 
 @cache
 def _orbits() -> Mapping[int, tuple[int, ...]]:
-    """Code points that are equal after Unicode's case folding, by each of them."""
+    """Code points that are equal under Unicode case folding, by each of them."""
     alike: dict[str, list[int]] = {}
-    for code in range(0x20000):  # planes 0 and 1: there is no case beyond
+    for code in range(0x20000):  # planes 0 and 1: the others have no case
         to = chr(code).casefold()
         if to != chr(code):
             alike.setdefault(to, list(map(ord, to if len(to) == 1 else ""))).append(code)

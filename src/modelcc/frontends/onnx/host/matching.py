@@ -1,4 +1,4 @@
-"""Regular expressions as the machines that the runtime matches texts with."""
+"""Regular expressions as the automata that the runtime matches strings with."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from modelcc.ir.structure import Setting
 
 _NEWLINE: Ranges = ((10, 10),)
 _BESIDE = (_NEWLINE, PERL["w"])
-"""What conditions look for beside a place."""
+"""Character sets that zero-width assertions test next to a position."""
 
 _NEWLINE_KIND, _WORD, _OTHER = 1, 2, 3
 """See :mod:`modelcc.runtime.full_match`."""
 
 
 def matching_machine(pattern: str) -> Mapping[str, Setting]:
-    """Settings of the runtime's ``full_match``; PatternError if ``pattern`` is none of RE2's.
+    """Settings of the runtime's ``full_match``; PatternError if ``pattern`` is not valid in RE2.
 
-    Characters that no set tells apart are one class, so there are few of these.
+    Characters that no set distinguishes form one class, so there are few classes.
     """
     code, sets = parse(pattern)
     conditional = any(instruction[0] == "where" for instruction in code)

@@ -1,7 +1,7 @@
-"""Regular expressions in RE2's syntax (github.com/google/re2/wiki/Syntax) to programs that match.
+"""Regular expressions in RE2's syntax (github.com/google/re2/wiki/Syntax), compiled to programs.
 
-What is greedy or captured makes no difference to whether a whole text matches.  RE2's limits hold:
-there are no backreferences and no looking around, and nothing is repeated more than 1000 times.
+Greediness and captures do not affect whether a whole string matches.  RE2's limits apply: there are
+no backreferences and no lookaround, and nothing is repeated more than 1000 times.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _HEXADECIMAL = re.compile(r"x(?:([0-9A-Fa-f]{2})|\{([0-9A-Fa-f]+)\})")
 
 
 class PatternError(Exception):
-    """What is wrong with a regular expression."""
+    """The error in a regular expression."""
 
 
 @dataclass(frozen=True)
 class Flags:
-    """Whether case makes no difference, ^ and $ are those of lines, and a dot takes newlines."""
+    """Whether matching ignores case, ^ and $ match at lines, and a dot matches newlines."""
 
     i: bool = False
     m: bool = False
@@ -59,7 +59,7 @@ class Flags:
 
 @dataclass(frozen=True)
 class Fragment:
-    """Code that may be repeated; ``times`` is how often its parts are, one within the other."""
+    """Code that may be repeated; ``times`` is the nested repetition count of its parts."""
 
     code: Code
     times: int = 1
@@ -67,7 +67,7 @@ class Fragment:
 
 @dataclass
 class _Alternatives:
-    """Alternatives that have been read, parts of the one that is being read, flags around it."""
+    """Completed alternatives, parts of the current one, and the enclosing flags."""
 
     flags: Flags
     alternatives: list[Fragment] = field(default_factory=list[Fragment])
@@ -75,13 +75,13 @@ class _Alternatives:
 
 
 def parse(pattern: str) -> tuple[Code, tuple[Ranges, ...]]:
-    """Code of ``pattern`` and the sets of characters it mentions; :class:`PatternError`."""
+    """Code of ``pattern`` and its character sets; :class:`PatternError`."""
     reader = _Reader(pattern)
     return reader.read(), tuple(reader.sets)
 
 
 class _Reader:
-    """Reads from left to right; ``groups`` are those that are open, the outermost first."""
+    """A recursive-descent parser; ``groups`` are the open ones, the outermost first."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
@@ -120,7 +120,7 @@ class _Reader:
         return found
 
     def _repetition(self) -> tuple[int, int | None] | None:
-        """Least and most times; a brace that tells none is a character."""
+        """Minimum and maximum count; a brace that is no quantifier is a literal."""
         counted = self._match(_REPETITION)
         if counted:
             low, comma, high = counted.groups()
@@ -133,7 +133,7 @@ class _Reader:
         return bounds
 
     def _repeat(self, start: int, low: int, high: int | None) -> None:
-        """The last part."""
+        """Repeats the last part."""
         sign = self.pattern[start : self.at]
         parts = self.groups[-1].parts
         if not parts:
@@ -164,7 +164,7 @@ class _Reader:
         return folded(ranges) if self.flags.i else ranges
 
     def _other(self) -> None:
-        """Anything but a repetition."""
+        """Any token except a quantifier."""
         character = self.pattern[self.at]
         match character:
             case "\\":
@@ -197,7 +197,7 @@ class _Reader:
         self._add((("where", condition),))
 
     def _open(self) -> None:
-        """A group, or flags for the rest of this one."""
+        """A group, or flags for the rest of the current one."""
         around = self.flags
         if not self.pattern.startswith("(?", self.at):
             self.at += 1
@@ -256,7 +256,7 @@ class _Reader:
                 self._one(named)
 
     def _named_set(self) -> Ranges | None:
-        """A set such as ``\\d`` or ``\\pL``, if one is named here."""
+        """A set such as ``\\d`` or ``\\pL``, if one is next."""
         if self.pattern[self.at : self.at + 1] != "\\":
             return None
         letter = self.pattern[self.at + 1 : self.at + 2]
@@ -289,7 +289,7 @@ class _Reader:
         return complement(found) if negated else found
 
     def _escaped(self) -> int:
-        """The character that an escape stands for."""
+        """The character denoted by an escape."""
         self.at += 1
         octal = self._match(_OCTAL)
         if octal:
@@ -305,7 +305,7 @@ class _Reader:
         return _ESCAPES.get(letter, ord(letter))
 
     def _class(self) -> Ranges:
-        """The set in brackets; a ] that comes first is in it."""
+        """A bracketed set; a leading ] is a member."""
         self.at += 1
         negated = self._accept("^")
         found: list[tuple[int, int]] = []
@@ -362,7 +362,7 @@ def _unknown_escape(letter: str) -> str:
 
 
 def _either(parts: Sequence[Fragment]) -> Fragment:
-    """Code that matches what one of ``parts`` does."""
+    """Code for the alternation of ``parts``."""
     if len(parts) == 1:
         return parts[0]
     size = 1 + sum(len(part.code) + 1 for part in parts) - 1
@@ -376,7 +376,7 @@ def _either(parts: Sequence[Fragment]) -> Fragment:
 
 
 def repeated(code: Code, low: int, high: int | None) -> Code:
-    """``code`` at least ``low`` times and at most ``high``, if that is a number."""
+    """``code`` at least ``low`` times and at most ``high``, if not None."""
     size = len(code)
     if high is None and low:
         return (*code * low, ("fork", 1, -size))

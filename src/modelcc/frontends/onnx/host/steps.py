@@ -1,4 +1,4 @@
-"""Steps of the runtime, which come before compiled code; images and maps become tensors there."""
+"""Runtime steps before compiled code; they convert images and maps to tensors."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def host_step(
     results: tuple[TensorType, ...],
     settings: Mapping[str, Setting] = MappingProxyType({}),
 ) -> tuple[str, ...]:
-    """Results of runtime step ``function`` on what the caller gives, or such steps made of it."""
+    """Results of runtime step ``function`` on the caller's inputs, or on results of such steps."""
     named = {f"{'/'.join(call.source)}.{i}": type for i, type in enumerate(results)}
     return call.emitter.host_step(function, call.inputs, named, settings)
 
 
 def decode_image(call: Call) -> tuple[str, ...]:
-    """How large the image is is seen when the model is called."""
+    """The size of the image is known when the model is called."""
     if call.rank() != 1 or call.dtype() != U8:
         call.fail(f"an encoded image is u8[bytes], not {call.type()}")
     formats = ("RGB", "BGR", "Grayscale")
@@ -47,7 +47,7 @@ def dict_vectorizer(call: Call) -> str:
 
 
 def cast_map(call: Call) -> str:
-    """The values in the order of their keys, or at the places that these tell."""
+    """The values in key order, or at the indices given by the keys."""
     form = call.option("map_form", ("DENSE", "SPARSE"), "DENSE")
     to = call.attrs.text("cast_to", "TO_FLOAT")
     dtype = CASTS[call.choice(to, tuple(CASTS), "cast_to")]

@@ -1,7 +1,7 @@
-"""Handlers of what looks into texts: steps of the runtime.
+"""Handlers of string processing: runtime steps.
 
-They come before compiled code, which knows texts as handles only.  So these operators work on what
-the caller gives, or what such steps make of it.
+They precede compiled code, in which strings are opaque handles.  So these operators apply to the
+caller's inputs, or to results of such steps.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def concat(call: Call) -> tuple[str, ...]:
 
 
 def split(call: Call) -> tuple[str, ...]:
-    """Into how many parts is seen when the model is called."""
+    """The number of parts is known when the model is called."""
     parts = call.emitter.fresh_dim(f"{'/'.join(call.source)}.parts")
     types = (_texts(*call.shape(), parts), TensorType(call.shape(), I64))
     settings = {
@@ -35,7 +35,7 @@ def split(call: Call) -> tuple[str, ...]:
 
 
 def normalize(call: Call) -> tuple[str, ...]:
-    """How many texts are left is seen when the model is called."""
+    """The number of remaining strings is known when the model is called."""
     attrs = call.attrs
     kept = call.emitter.fresh_dim(f"{'/'.join(call.source)}.kept")
     settings = {
@@ -56,7 +56,7 @@ def full_match(call: Call) -> tuple[str, ...]:
 
 
 def numbers(call: Call, to: DType) -> str:
-    """The numbers that texts spell."""
+    """Parses numbers."""
     (result,) = host_step(call, "to_numbers", (TensorType(call.shape(), to),), {"dtype": to.name})
     return result
 

@@ -1,4 +1,4 @@
-"""Tree ensembles as ONNX's attributes give them, in the form of operator sets 1 to 3 and of 5."""
+"""Tree ensembles from ONNX attributes, in the form of operator sets 1 to 3 and of 5."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MEMBER = len(MODES)
 
 
 class Ensemble(NamedTuple):
-    """All trees: their nodes, what leaves add, and the first node of each."""
+    """All trees: their nodes, the leaf weights, and the roots."""
 
     nodes: Nodes
     weights: LeafWeights
@@ -27,7 +27,7 @@ class Ensemble(NamedTuple):
 
 
 def numbers(call: Call, name: str) -> Array:
-    """Attribute ``name`` or, of more precision, ``<name>_as_tensor``."""
+    """Attribute ``name`` or, of higher precision, ``<name>_as_tensor``."""
     if call.attrs.has(f"{name}_as_tensor"):
         return call.attrs.tensor(f"{name}_as_tensor").reshape(-1)
     return call.attrs.float_array(name)
@@ -42,7 +42,8 @@ def _modes(found: Codes) -> Array:
 
 
 def flat_nodes(call: Call, prefix: str, dtype: DType) -> Ensemble:
-    """Nodes and roots in the form of operator sets 1 to 3; ``prefix`` is that of leaf weights."""
+    """Nodes and roots in the form of operator sets 1 to 3; ``prefix`` is that of leaf-weight
+    attributes."""
     attrs = call.attrs
     trees, ids = attrs.integer_array("nodes_treeids"), attrs.integer_array("nodes_nodeids")
     if not len(trees):
@@ -69,7 +70,7 @@ def flat_nodes(call: Call, prefix: str, dtype: DType) -> Ensemble:
 
 
 def _sides(found: Comparisons, true: Array, false: Array) -> tuple[Array, Array]:
-    """Left and right of what is there for true and for false."""
+    """Left and right children from those for true and for false."""
     if not found.swaps.any():
         return true, false
     return np.where(found.swaps, false, true), np.where(found.swaps, true, false)
@@ -82,7 +83,8 @@ def _require_equal_lengths(*columns: Array) -> None:
 
 
 def separate_nodes(call: Call, dtype: DType) -> Ensemble:
-    """Nodes in the form of operator set 5: inner ones, then those that sets need, then leaves."""
+    """Nodes in the form of operator set 5: inner ones, then those expanded from sets, then
+    leaves."""
     attrs = call.attrs
     modes = attrs.tensor("nodes_modes").reshape(-1)
     for code in np.unique(modes).tolist():
@@ -118,8 +120,7 @@ def separate_nodes(call: Call, dtype: DType) -> Ensemble:
 
 
 def _children(names: Array, leaf: Array, inner: int, first_leaf: int, leaves: int) -> Array:
-    """The nodes of these numbers among inner nodes or leaves, -1 for those that there are none
-    of."""
+    """The nodes with these numbers among inner nodes or leaves, -1 if nonexistent."""
     is_leaf = leaf.astype(bool)
     known = (names >= 0) & (names < np.where(is_leaf, leaves, inner))
     place = names.astype(np.int32)
@@ -129,11 +130,10 @@ def _children(names: Array, leaf: Array, inner: int, first_leaf: int, leaves: in
 
 
 def _chains(call: Call, modes: Array, value: Array) -> tuple[Array | slice, Array, Array]:
-    """Which node each row comes from, the value that it compares with, and the row that follows.
+    """The source node of each row, the value that it compares with, and the next row of its chain.
 
-    A node with a set of values is a chain of rows; those that others follow (0: none does) are
-    before, and all but the first are after the rows of all nodes.  Without sets all are as they
-    were.
+    A node that tests set membership is a chain of rows: its first row is among those of the nodes,
+    the others are appended after them (next 0: end of chain).  Without sets, rows are nodes.
     """
     members = np.flatnonzero(modes == _MEMBER)
     if not members.size:
@@ -155,9 +155,9 @@ def _chains(call: Call, modes: Array, value: Array) -> tuple[Array | slice, Arra
 
 
 def _members(call: Call) -> tuple[Array, Array, Array]:
-    """The sets of values, of each node in turn: all values, where sets start, how many they have.
+    """The sets of values of set-membership nodes, in order: all values, starts, and sizes of sets.
 
-    NaN ends a set; a set without values is that of NaN, which nothing equals.
+    NaN ends a set; an empty set is {NaN}, which equals nothing.
     """
     if not call.attrs.has("membership_values"):
         return np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64)

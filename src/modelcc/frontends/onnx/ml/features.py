@@ -1,4 +1,4 @@
-"""Handlers of what ai.onnx.ml does to features before and to labels after a model."""
+"""Handlers of ai.onnx.ml's preprocessing of features and postprocessing of labels."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def binarizer(call: Call) -> str:
 
 
 def normalizer(call: Call) -> str:
-    """Rows divided by their norm; a row of zeros stays as it is.  MAX is the largest element."""
+    """Rows divided by their norm; zero rows are unchanged.  MAX is the largest element."""
     x, axes = cast(call.value(0), F32), (call.rank() - 1,)
     kinds = {"MAX": rd.ReduceMax, "L1": rd.ReduceL1, "L2": rd.ReduceL2}
     size = of(kinds[call.option("norm", tuple(kinds), "MAX")](axes, True), x)
@@ -44,7 +44,8 @@ def normalizer(call: Call) -> str:
 
 
 def imputer(call: Call) -> str:
-    """Elements equal to the replaced value (NaN: missing ones) become that of their column."""
+    """Elements equal to the replaced value (NaN: missing ones) become the imputed value of their
+    column."""
     x, dtype = call.input(0), call.dtype()
     if dtype.is_float:
         values = np.array(call.attrs.numbers("imputed_value_floats"), dtype.numpy)
@@ -60,7 +61,8 @@ def imputer(call: Call) -> str:
 
 
 def one_hot(call: Call) -> str:
-    """A new last axis of 1.0 at the element's category; others are all 0, or end the run."""
+    """A new last axis with 1.0 at the element's category; unknown ones are all zeros, or fail the
+    run."""
     strings = call.dtype() == STRING
     names = call.attrs.texts("cats_strings", ()) if strings else call.attrs.integers("cats_int64s")
     keys = np.array(names, (call.dtype() if strings else I64).numpy)
@@ -72,7 +74,7 @@ def one_hot(call: Call) -> str:
 
 
 def _known_only(call: Call, flags: str, categories: int) -> str:
-    """``flags`` of the categories, looked up so that an element of none is out of range."""
+    """``flags`` of the categories, looked up so that an unknown element is out of range."""
     last = call.type_of(flags).rank - 1
     place = call.emit(rd.ArgMax(last, False), flags)
     known = call.emit(ew.Cast(BOOL), call.emit(rd.ReduceMax((last,), False), flags))
@@ -82,7 +84,7 @@ def _known_only(call: Call, flags: str, categories: int) -> str:
 
 
 def feature_vectorizer(call: Call) -> str:
-    """All operands' columns side by side, as f32."""
+    """All operands' columns concatenated, as f32."""
     sizes = call.attrs.integers("inputdimensions", ())
     parts: list[str] = []
     for i, name in enumerate(call.inputs):
@@ -103,7 +105,7 @@ def array_features(call: Call) -> str:
 
 
 def _attribute(call: Call, stem: str) -> Array | None:
-    """``<stem>_floats``, ``_int64s``, ``_strings`` or ``_tensor``, whichever is given."""
+    """``<stem>_floats``, ``_int64s``, ``_strings`` or ``_tensor``, whichever is set."""
     attrs = call.attrs
     if attrs.has(f"{stem}_tensor"):
         return attrs.tensor(f"{stem}_tensor").reshape(-1)
@@ -117,7 +119,7 @@ def _attribute(call: Call, stem: str) -> Array | None:
 
 
 def _default(call: Call, dtype: DType) -> Array:
-    """The value of other keys; the standard's where the node does not give it."""
+    """The value of unknown keys; the standard's default if the node has none."""
     attrs = call.attrs
     if attrs.has("default_tensor"):
         return attrs.tensor("default_tensor").reshape(1)
@@ -129,7 +131,7 @@ def _default(call: Call, dtype: DType) -> Array:
 
 
 def label_encoder(call: Call) -> str:
-    """The value that belongs to each key."""
+    """The value of each key."""
     if call.opset < 2:
         names = call.attrs.texts("classes_strings")
         return _either_way(call, names, np.arange(len(names), dtype=np.int64))
@@ -140,13 +142,13 @@ def label_encoder(call: Call) -> str:
 
 
 def category_mapper(call: Call) -> str:
-    """From a category's text to its number or back."""
+    """From a category's string to its number or back."""
     numbers = np.array(call.attrs.integers("cats_int64s"), np.int64)
     return _either_way(call, call.attrs.texts("cats_strings"), numbers)
 
 
 def _either_way(call: Call, texts: tuple[str, ...], numbers: Array) -> str:
-    """The number of a text, or the text of a number."""
+    """The number of a string, or the string of a number."""
     names = np.array(texts, object)
     if call.dtype() == STRING:
         return looked_up(call, names, np.concatenate([numbers, _default(call, I64)]))
@@ -156,7 +158,7 @@ def _either_way(call: Call, texts: tuple[str, ...], numbers: Array) -> str:
 def looked_up(call: Call, keys: Array, values: Array) -> str:
     """``values[i]`` where ``keys[i]`` is the element, else the last of ``values``.
 
-    The last of equal keys counts.  NaN is found by NaN.
+    The last of duplicate keys is used.  NaN matches NaN.
     """
     x, count = call.input(0), len(keys)
     column = call.emit(Reshape((*call.shape(), 1)), x)
@@ -173,7 +175,7 @@ def looked_up(call: Call, keys: Array, values: Array) -> str:
 
 
 def zip_map(call: Call) -> str:
-    """Rows of scores as maps from the classes."""
+    """Rows of scores as maps with the classes as keys."""
     attrs = call.attrs
     ints = attrs.integers("classlabels_int64s", ())
     keys: tuple[str | int, ...] = ints or attrs.texts("classlabels_strings", ())

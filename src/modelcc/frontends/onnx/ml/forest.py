@@ -1,6 +1,6 @@
 """Decision trees of ai.onnx.ml as the tables of :class:`~modelcc.ops.forest.Forest`.
 
-Ensembles have millions of nodes: here they are arrays, with an item for each node.
+Ensembles may have millions of nodes: they are stored as arrays, with an item per node.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from modelcc.ops.forest import Aggregate
 from modelcc.ops.forest_walk import EIGHT
 
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")
-"""Comparisons of a node, as ``modes`` number them."""
+"""Comparisons of a node, in the order of ``modes`` codes."""
 
 LEAF = len(MODES)
 """The mode of a leaf."""
@@ -29,12 +29,12 @@ _EQUALS = np.isin(range(LEAF + 1), [MODES.index(mode) for mode in ("EQ", "NEQ")]
 _UNORDERED = np.isin(range(LEAF + 1), [MODES.index("NEQ")])
 
 _FEW = 1 << 20
-"""Features up to which a table with an item for each is small."""
+"""Number of features up to which a table with an item per feature is small."""
 
 
 @dataclass(frozen=True)
 class Comparisons:
-    """Of each node: ``key`` that is compared, by ``equals`` or as an upper bound, and whether
+    """Per node: the ``key`` compared with, by ``equals`` or as an upper bound, and whether
     ``missing`` values go left; ``swaps``: the left child is the one for false."""
 
     key: Array
@@ -44,17 +44,17 @@ class Comparisons:
 
 
 def comparisons(modes: Array, value: Array, tracks: Array, dtype: DType) -> Comparisons:
-    """What nodes of ONNX's ``modes`` compare.
+    """The comparisons of nodes of ONNX's ``modes``.
 
     NaN goes to the child for true only if the node ``tracks`` missing values.
     """
     swaps = _SWAPS[modes]
     threshold = value.astype(dtype.numpy, copy=False)
-    # No number but NaN, if it counts as the least, is below NaN, and nothing else equals it.
+    # Only NaN, ordered as the minimum, is below the key of NaN, and nothing else equals it.
     key = np.where(
         np.isnan(threshold), np.iinfo(key_type(dtype).numpy).min, keys_of(threshold) - _BELOW[modes]
     )
-    # NaN differs from every value, whatever the node tracks.
+    # NaN differs from every value, even if the node tracks missing values.
     missing = (tracks.astype(bool) != swaps) & ~_UNORDERED[modes]
     return Comparisons(key, _EQUALS[modes], missing, swaps)
 
@@ -87,7 +87,7 @@ def tables(
 ) -> Tables:
     """The tables of the trees at ``roots``.
 
-    :class:`ForestError` if the nodes are no trees, or a leaf has a weight for no target.
+    :class:`ForestError` if the nodes are not trees, or a leaf has a weight for an invalid target.
     """
     if not len(roots):
         raise ForestError("there are no trees")
@@ -105,7 +105,7 @@ def tables(
     table[:, 0] = ends.key
     own = places.place[places.inner]
     table[own, 0] = nodes.key[places.inner]
-    # Detours have column 0, and so all go left.
+    # Detours compare column 0, and so all go left.
     table[:, 1] = places.distance
     table[:, 1] <<= bits
     table[own, 1] |= column
@@ -118,9 +118,9 @@ def tables(
 
 
 def _columns(nodes: Nodes, inner: Array) -> tuple[Array, Array, Array]:
-    """Features that are compared, what missing values count as, and the column of each node.
+    """Features that are compared, the key of missing values of each, and the column of each node.
 
-    Features that missing values go both ways from have two columns.
+    Features whose missing values go both left and right have two columns.
     """
     feature = nodes.feature[inner]
     if feature.size and (feature.min() < 0 or feature.max() > np.iinfo(np.int32).max):

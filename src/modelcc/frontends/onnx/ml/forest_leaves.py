@@ -1,4 +1,4 @@
-"""What leaves of decision trees add to targets."""
+"""Leaf weights of decision trees."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from modelcc.ops.forest_walk import EIGHT
 
 @dataclass(frozen=True)
 class LeafWeights:
-    """What leaves add to targets, in the order of the model."""
+    """Weights that leaves add to targets, in the order of the model."""
 
     node: Array
     target: Array
@@ -25,7 +25,7 @@ class LeafWeights:
 
 @dataclass(frozen=True)
 class Leaves:
-    """``key`` of each place, and operands of :class:`~modelcc.ops.forest.Forest`."""
+    """``key`` of each slot, and operands of :class:`~modelcc.ops.forest.Forest`."""
 
     key: Array
     target: Array
@@ -35,7 +35,7 @@ class Leaves:
 
 @dataclass(frozen=True)
 class _Items:
-    """Weights of the leaves that have places: at most one for each target of a place."""
+    """Weights of the leaves that have slots: at most one per target of a slot."""
 
     place: Array
     target: Array
@@ -51,7 +51,7 @@ def leaves(
     dtype: DType,
     aggregate: Aggregate,
 ) -> Leaves:
-    """Weights in the places of leaves, where a tree has them for one target; otherwise lists."""
+    """Weights stored in the leaves' slots if trees have a single target each; otherwise lists."""
     items = _items(places, nodes, weights, targets, dtype)
     trees = len(roots) + -len(roots) % EIGHT
     target = _targets_of_trees(places, items, targets)
@@ -102,7 +102,7 @@ def _targets_of_trees(places: Places, items: _Items, targets: int) -> Array | No
 
 
 def _listed(places: Places, nodes: Nodes, items: _Items) -> Leaves:
-    """Keys are numbers of leaves; the last one, without weights, is for places without a node."""
+    """Keys are leaf numbers; the last one, without weights, is for slots without a node."""
     own = np.flatnonzero((places.node >= 0) & nodes.leaf[places.node])
     own = own[places.distance[own] == 0]
     number = np.full(len(places.node), len(own), np.int32)

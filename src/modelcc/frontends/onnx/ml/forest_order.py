@@ -1,4 +1,4 @@
-"""Nodes of decision trees in an order in which parents come before their children."""
+"""Topological order of the nodes of decision trees: parents before children."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from modelcc.ir.types import Array
 
 
 class ForestError(ValueError):
-    """Nodes that are no forest."""
+    """Nodes that do not form a forest."""
 
 
 @dataclass(frozen=True)
 class Nodes:
     """Nodes of all trees: keys of ``feature`` up to ``key`` go left (``equals``: only that one).
 
-    ``missing``: NaN goes left.  ``left`` and ``right`` are nodes, -1 for those that there are none
-    of; ``trees`` and names are what the model calls nodes, for messages.
+    ``missing``: NaN goes left.  ``left`` and ``right`` are nodes, -1 if nonexistent; ``trees`` and
+    names are the model's names of nodes, for messages.
     """
 
     leaf: Array
@@ -36,15 +36,15 @@ class Nodes:
 
 
 def missing(tree: int, name: int) -> NoReturn:
-    """Refuse a forest for a node that it lacks."""
+    """Rejects a forest for a missing node."""
     raise ForestError(f"tree {tree} has no node {name}, but a node refers to it")
 
 
 def parents_first(nodes: Nodes, owners: Array, roots: Array) -> tuple[Nodes, Array, Array]:
-    """``nodes`` with all parents before their children; ``owners`` and ``roots`` among these.
+    """``nodes`` in topological order; ``owners`` and ``roots`` renumbered accordingly.
 
-    Nodes that no tree has may be left out: they are -1.  :class:`ForestError` for nodes that are
-    not there, and for cycles.
+    Unreachable nodes may be omitted: they are -1.  :class:`ForestError` for missing nodes, and for
+    cycles.
     """
     own = np.arange(len(nodes.leaf), dtype=np.int32)
     if ((nodes.leaf | (nodes.left > own)) & (nodes.leaf | (nodes.right > own))).all():
@@ -60,7 +60,7 @@ def parents_first(nodes: Nodes, owners: Array, roots: Array) -> tuple[Nodes, Arr
 
 
 def _order(nodes: Nodes, roots: Array) -> Array:
-    """What trees have, tree by tree, and in each by the greatest distance from its root."""
+    """Nodes tree by tree, and within each by the longest distance from its root."""
     tree = _reached(nodes, roots)
     distance = np.full(len(tree), -1)
     count = 0
@@ -74,7 +74,7 @@ def _order(nodes: Nodes, roots: Array) -> Array:
 
 
 def _reached(nodes: Nodes, roots: Array) -> Array:
-    """The first tree that each node is in, -1 for none; children of what is in one are there."""
+    """The first tree that each node is reachable in, -1 for none."""
     tree = np.full(len(nodes.leaf), -1)
     tree[roots[::-1]] = np.arange(len(roots))[::-1]
     level = np.unique(roots)
@@ -93,7 +93,8 @@ def _reached(nodes: Nodes, roots: Array) -> Array:
 
 
 def _freed(nodes: Nodes, known: Array) -> Iterator[Array]:
-    """Nodes that none of those left leads to, again and again: what is never freed is a cycle."""
+    """Nodes without predecessors among the remaining ones, repeatedly (Kahn); the nodes of cycles
+    are never yielded."""
     inner = known & ~nodes.leaf
     ways = np.zeros(len(known), np.int64)
     for side in (nodes.left, nodes.right):

@@ -1,4 +1,4 @@
-"""Where nodes of decision trees lie: the children of a node side by side."""
+"""Memory layout of decision trees: the children of a node are adjacent slots."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from modelcc.ir.types import Array
 
 @dataclass(frozen=True)
 class Places:
-    """``node`` [place] is -1 where there is none, ``place`` [node] the last one that has it.
+    """``node`` [slot] is -1 if empty, ``place`` [node] its last slot.
 
-    Trees lie one after the other, from ``heads`` on.  ``inner``: the nodes with children that have
-    places; ``distance`` [place]: how far away their children are, 0 for leaves.  A place of a node
-    that has a later one is a *detour*, and its distance is that to the other.  ``empty`` is a place
-    without a node.
+    Trees are stored one after the other, from ``heads`` on.  ``inner``: the nodes with children
+    that have slots; ``distance`` [slot]: the offset of its children, 0 for leaves.  A slot of a
+    node that has a later one is a *detour*, and its distance is that to the other.  ``empty`` is an
+    empty slot.
     """
 
     node: Array
@@ -28,12 +28,12 @@ class Places:
     empty: int
 
     def tree(self, places: Array) -> Array:
-        """Which tree's places these are among."""
+        """The trees that these slots belong to."""
         return np.searchsorted(self.heads, places, side="right") - 1
 
 
 def places_of(nodes: Nodes, roots: Array) -> Places:
-    """Two places for each node with children and each root, in the order of the nodes."""
+    """Two slots for each node with children and each root, in the order of the nodes."""
     heads = np.zeros(len(nodes.leaf), bool)
     heads[roots] = True
     count = np.cumsum(~nodes.leaf, dtype=np.int32)
@@ -47,7 +47,7 @@ def places_of(nodes: Nodes, roots: Array) -> Places:
     node[first] = starts
     place = np.full(len(nodes.leaf), -1, np.int32)
     used = np.flatnonzero(node >= 0).astype(np.int32)
-    place[node[used]] = used  # of several the last one
+    place[node[used]] = used  # the last one of duplicates
     last = place[node[used]]
     distance = np.zeros(len(node), np.int32)
     distance[used] = last - used

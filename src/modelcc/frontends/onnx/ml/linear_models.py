@@ -75,7 +75,8 @@ def _kernel(call: Call, x: str, vectors: Array) -> str:
 
 
 def _radial(call: Call, x: str, vectors: Array, gamma: float) -> str:
-    """``exp(-gamma |x - v|^2)``; multiplied out, near vectors far from zero would cancel."""
+    """``exp(-gamma |x - v|^2)``; expanded, it would suffer cancellation for close vectors far from
+    zero."""
     rows = reshaped(Value(call, x), call.type_of(x).shape[0], 1, vectors.shape[1])
     away = rows - call.literal(vectors[np.newaxis])
     distance = of(rd.ReduceSumSquare((2,), False), away)
@@ -99,7 +100,7 @@ def svm_regressor(call: Call) -> str:
 
 
 def svm_classifier(call: Call) -> tuple[str, str]:
-    """One machine for each pair of classes, or one set of coefficients for each class."""
+    """One machine per pair of classes, or one set of coefficients per class."""
     labels = labels_of(call, "classlabels_ints", "classlabels_strings")
     counts = call.attrs.integers("vectors_per_class", ())
     x, transform = features(call, (F32,)), transform_of(call)
@@ -110,7 +111,7 @@ def svm_classifier(call: Call) -> tuple[str, str]:
         return _with_probabilities(call, votes, labels)
     if len(labels) == 2:
         index = above(call, votes, 0.0)
-        # The first class is ahead where the decision is positive.
+        # The first class wins if the decision is positive.
         other = (1 - Value(call, index)).name
         return chosen(call, labels, other), two_scores(call, votes, transform, False)
     counted = _counted_votes(call, votes, len(labels))
@@ -142,7 +143,7 @@ def _decisions(call: Call, x: str, counts: tuple[int, ...], classes: int) -> str
 
 
 def _counted_votes(call: Call, votes: str, classes: int) -> str:
-    """How many pairs each class wins, [n, classes]."""
+    """The number of pairs each class wins, [n, classes]."""
     pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
     won, lost = (np.zeros((len(pairs), classes), np.float32) for _ in range(2))
     for k, (i, j) in enumerate(pairs):
@@ -160,7 +161,7 @@ def _with_probabilities(call: Call, votes: str, labels: Array) -> tuple[str, str
     a, b = (call.literal(_numbers(call, name)) for name in ("prob_a", "prob_b"))
     exponent = Value(call, votes) * a + b
     first = of(ew.Sigmoid(), of(ew.Neg(), exponent))
-    least = 1e-7  # what libsvm bounds them by
+    least = 1e-7  # libsvm's bound
     likely = of(ew.Min(), of(ew.Max(), first, first.lift(least)), first.lift(1 - least))
     winner = best(call, _counted_votes(call, votes, len(labels)))
     return chosen(call, labels, winner), coupled(call, likely, len(labels)).name

@@ -1,4 +1,4 @@
-"""Nodes of decision trees by what a model calls them: a tree, and a number in it."""
+"""Lookup of decision tree nodes by the model's identifiers: a tree, and a number in it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from modelcc.ir.types import Array
 
 
 class NodeNames:
-    """Nodes by tree and number in it; of several of one name the last.
+    """Nodes by tree and number in it; the last one of duplicates.
 
-    Where the nodes of each tree lie together and are numbered in order, numbers tell places;
-    otherwise names are sorted.
+    If the nodes of each tree are contiguous and numbered in order, numbers are offsets; otherwise
+    identifiers are sorted.
     """
 
     def __init__(self, trees: Array, ids: Array) -> None:
@@ -40,13 +40,13 @@ class NodeNames:
         self._sorted = keys[self._order]
 
     def of_own_trees(self, ids: Array) -> Array:
-        """For each node the one of number ``ids`` of its tree, -1 where there is none."""
+        """For each node the one with number ``ids`` in its tree, -1 if nonexistent."""
         if not self._in_order:
             return self.find(self._trees, ids)
         return self._in_run(np.repeat(np.arange(len(self._starts)), self._lengths), ids)
 
     def find(self, trees: Array, ids: Array) -> Array:
-        """The nodes of these names, -1 for those that there are none of."""
+        """The nodes with these identifiers, -1 if nonexistent."""
         keys = trees if self._in_order else self._key(trees, ids)
         place = np.searchsorted(self._sorted, keys.astype(self._sorted.dtype), side="right") - 1
         found = (place >= 0) & (self._sorted[place] == keys)
@@ -68,7 +68,7 @@ class NodeNames:
         return np.where(known, tree * len(self._known_ids) + id, -1)
 
     def roots(self, child: Array) -> Array:
-        """The first node of each tree that is nobody's ``child``, in the order of the trees."""
+        """The first node of each tree that is not a ``child``, in the order of the trees."""
         named = self.of_own_trees(self._ids) if not self._in_order else None
         free = np.flatnonzero(~child if named is None else ~child[named])
         trees, first = np.unique(self._trees[self._starts], return_index=True)

@@ -1,8 +1,8 @@
-"""Probabilities of classes from those of pairs of classes, as support vector machines give them.
+"""Class probabilities from pairwise ones, as produced by support vector machines.
 
 Method 2 of Wu, Lin and Weng, "Probability estimates for multi-class classification by pairwise
-coupling" (2004), by the iteration of its Algorithm 2, which is what libsvm, scikit-learn and
-onnxruntime run.  The exact minimum would differ from all of them by up to 0.01.
+coupling" (2004), by the iteration of its Algorithm 2, as in libsvm, scikit-learn and onnxruntime.
+The exact minimum would differ from all of them by up to 0.01.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from modelcc.ops.shape import Concat, Expand
 from modelcc.ops.views import cast, part, permuted, reshaped
 
 ROUNDS = 100
-"""Rounds at most, unless there are more classes: libsvm's bound."""
+"""Maximum iterations, unless there are more classes: libsvm's bound."""
 TOLERANCE = 0.005
 """The iteration of a row ends once its residual is below this over the number of classes."""
 
@@ -29,7 +29,7 @@ TOLERANCE = 0.005
 def coupled(call: Call, pairs: Value, classes: int) -> Value:
     """Probabilities [n, classes] from those of each pair i < j that it is i, [n, pairs].
 
-    They tend to the minimum of ``sum of (r_ji p_i - r_ij p_j)^2``.
+    They converge to the minimum of ``sum of (r_ji p_i - r_ij p_j)^2``.
     """
     form = _quadratic_form(pairs, classes)
     first = of(Expand((pairs.type.shape[0], classes)), pairs.lift(1 / classes))
@@ -66,7 +66,7 @@ def _classes(form: Value) -> int:
 
 
 def _round(form: Value, likely: Value) -> tuple[Value, Value]:
-    """Whether any row was still far from the minimum, and the next probabilities."""
+    """Whether any row has not converged yet, and the next probabilities."""
     rows, classes = likely.type.shape
     slopes = reshaped(of(MatMul(), form, reshaped(likely, rows, classes, 1)), rows, classes)
     value = of(rd.ReduceSum((1,), True), likely * slopes)
@@ -82,7 +82,7 @@ def _round(form: Value, likely: Value) -> tuple[Value, Value]:
 def _moved(
     form: Value, k: int, likely: Value, slopes: Value, value: Value
 ) -> tuple[Value, Value, Value]:
-    """Probabilities, ``Q p`` and ``p^T Q p`` after class ``k`` moved to its best, normalised."""
+    """Probabilities, ``Q p`` and ``p^T Q p`` after the update of class ``k``, normalised."""
     rows, classes = likely.type.shape
     row = reshaped(part(form, 1, k, 1), rows, classes)
     own, slope = part(row, 1, k, 1), part(slopes, 1, k, 1)

@@ -1,4 +1,4 @@
-"""What classifiers and regressors of ai.onnx.ml do with their scores.
+"""Postprocessing of scores by classifiers and regressors of ai.onnx.ml.
 
 Where the standard is silent (two classes and one score), this follows onnxruntime.
 """
@@ -24,7 +24,7 @@ TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
 def features(call: Call, kept: Sequence[DType]) -> str:
-    """Operand 0 as rows, in f32 unless its dtype is one of ``kept``."""
+    """Operand 0 as rows, converted to f32 unless its dtype is in ``kept``."""
     x = call.input(0)
     if call.dtype() not in kept:
         x = call.emit(ew.Cast(F32), x)
@@ -32,7 +32,7 @@ def features(call: Call, kept: Sequence[DType]) -> str:
 
 
 def transform_of(call: Call) -> str:
-    """Attribute ``post_transform``: a name, or its number in later operator sets."""
+    """Attribute ``post_transform``: a name, or its code in later operator sets."""
     if call.op_type == "TreeEnsemble":
         number = call.attrs.integer("post_transform", 0)
         return call.choice(dict(enumerate(TRANSFORMS)).get(number, str(number)), TRANSFORMS,
@@ -46,7 +46,7 @@ def number(call: Call, like: str, value: float) -> str:
 
 
 def transformed(call: Call, scores: str, transform: str) -> str:
-    """Scores of shape [n, k] after ``transform``; a single score only knows PROBIT."""
+    """Scores of shape [n, k] after ``transform``; for a single score only PROBIT has an effect."""
     single = call.type_of(scores).shape[1] == 1
     match transform:
         case "PROBIT":
@@ -62,7 +62,7 @@ def transformed(call: Call, scores: str, transform: str) -> str:
 
 
 def _softmax_of_others(scores: Value) -> Value:
-    """Softmax of the scores that are not 0; those stay 0."""
+    """Softmax of the nonzero scores; zeros stay 0."""
     powers = of(ew.Exp(), scores - of(rd.ReduceMax((1,), True), scores))
     kept = where(of(ew.Equal(), scores, scores.lift(0.0)), 0.0, powers)
     total = of(rd.ReduceSum((1,), True), kept)
@@ -70,7 +70,7 @@ def _softmax_of_others(scores: Value) -> Value:
 
 
 def probit(call: Call, name: str) -> str:
-    """``sqrt(2) erfinv(2 x - 1)`` by Winitzki's approximation, as onnxruntime has it.
+    """``sqrt(2) erfinv(2 x - 1)`` by Winitzki's approximation, as in onnxruntime.
 
     Winitzki, "A handy approximation for the error function and its inverse", 2008.
     """
@@ -83,7 +83,7 @@ def probit(call: Call, name: str) -> str:
 
 
 def labels_of(call: Call, ints: str, strings: str) -> Array:
-    """The class labels: integers or texts."""
+    """The class labels: integers or strings."""
     if call.attrs.has(strings) and call.attrs.texts(strings):
         return np.array(call.attrs.texts(strings), object)
     return np.array(call.attrs.integers(ints, ()), np.int64)
@@ -95,7 +95,7 @@ def chosen(call: Call, labels: Array, index: str) -> str:
 
 
 def best(call: Call, scores: str) -> str:
-    """The class with the highest score, the first of several."""
+    """The class with the highest score, the first of ties."""
     return call.emit(rd.ArgMax(1, False, False), scores)
 
 

@@ -47,7 +47,7 @@ def _forest(call: Call, forest: Ensemble, targets: int, aggregate: str) -> str:
     op = Forest(targets, how, found.bits, found.equals, call.type_of(x).dtype)
     scores = call.emit(op, _keys(call, x, found), *map(call.constant, (found.roots, found.nodes)),
                        *_leaves(call, found.leaves))  # fmt: skip
-    if how != "sum":  # targets of which no leaf has a weight
+    if how != "sum":  # targets without leaf weights
         missing = call.emit(ew.IsInf(), scores)
         scores = call.emit(ew.Where(), missing, number(call, scores, 0.0), scores)
     if aggregate == "AVERAGE":
@@ -56,7 +56,7 @@ def _forest(call: Call, forest: Ensemble, targets: int, aggregate: str) -> str:
 
 
 def _keys(call: Call, x: str, found: Tables) -> str:
-    """The keys of features; of none, where all trees are single leaves."""
+    """The keys of features; empty if all trees are single leaves."""
     if len(found.features) == 1:
         least = -(1 << (found.key.bits - 1))
         return call.emit(Full((call.type_of(x).shape[0], 1), least, found.key))
@@ -71,7 +71,7 @@ def _leaves(call: Call, found: Leaves) -> tuple[str, str, str]:
 
 
 def _based(call: Call, scores: str) -> str:
-    """With attribute ``base_values`` added."""
+    """Plus attribute ``base_values``."""
     base = numbers(call, "base_values").astype(call.type_of(scores).dtype.numpy)
     return call.emit(ew.Add(), scores, call.constant(base)) if base.size else scores
 
@@ -90,7 +90,8 @@ def regressor(call: Call) -> str:
 
 
 def classifier(call: Call) -> tuple[str, str]:
-    """Labels and scores.  With two classes and weights for one, the other is its complement."""
+    """Labels and scores.  With two classes and weights for one, the other score is its
+    complement."""
     dtype = F64 if call.dtype() == F64 else F32
     forest = flat_nodes(call, "class", dtype)
     labels = labels_of(call, "classlabels_int64s", "classlabels_strings")
@@ -133,7 +134,7 @@ def _second_above(call: Call, scores: str) -> str:
 
 
 def ensemble(call: Call) -> str:
-    """The form of operator set 5: inner nodes and leaves apart, sets of values."""
+    """The form of operator set 5: separate inner nodes and leaves, set membership."""
     attrs = call.attrs
     count = attrs.integer("aggregate_function", 1)
     aggregate = call.choice(dict(enumerate(_NAMES)).get(count, "?"), _NAMES, "aggregate_function")

@@ -21,15 +21,15 @@ from modelcc.ir.types import BOOL, I64, TensorType
 from modelcc.ops.control import At, Loop
 
 MOST_STEPS = 1024
-"""A longer loop would become more code than anybody wants."""
+"""A longer loop would unroll to too much code."""
 
 
 def if_(call: Call) -> tuple[str, ...]:
-    """The branch taken, in place, where the condition is known; else both.
+    """The branch taken, inlined, if the condition is known; else both.
 
     ``squeeze(-1)`` of PyTorch is exported as a branch on an extent being 1.  As its results differ
-    in rank, the rest of the model fits one of them only: that of the equality, which each run is
-    then checked for.
+    in rank, the rest of the model is valid for one of them only: that of the equality, which each
+    run then checks.
     """
     branches = [call.attrs.graph(name) for name in ("then_branch", "else_branch")]
     first, second = (len(branch.output) for branch in branches)
@@ -48,7 +48,7 @@ def if_(call: Call) -> tuple[str, ...]:
 
 
 def _differ_in_rank(then: Body, other: Body) -> bool:
-    """Whether a result is a tensor of one rank in one branch, and of another in the other."""
+    """Whether a result is a tensor whose rank differs between the branches."""
     pairs = zip(then.outputs, other.outputs, strict=True)
     return any(
         then.emitter.type_of(a).rank != other.emitter.type_of(b).rank
@@ -68,7 +68,7 @@ def numbered(index: Index, graph: GraphProto, position: int) -> Contents:
 def loop(call: Call) -> tuple[str, ...]:
     """Iterations while a condition holds, at most a number of times.
 
-    It is unrolled where it carries sequences or optional values along.
+    It is unrolled if it carries sequences or optional values.
     """
     if carries_groups(call):
         return unrolled(call)
@@ -102,7 +102,7 @@ def loop(call: Call) -> tuple[str, ...]:
 
 
 def _trips(call: Call) -> Index:
-    """The greatest number of iterations; of a negative one there are none."""
+    """The maximum number of iterations; none if negative."""
     count = call.index(0, "trip count")
     return count if compare(count, ">=", 0, call.bounds) else maximum(count, 0)
 
@@ -140,7 +140,7 @@ def scan(call: Call) -> tuple[str, ...]:
 
 
 def _batched_scan(call: Call) -> tuple[str, ...]:
-    """The first form: axis 0 of all operands and results is a batch, axis 1 that of the scan."""
+    """The first form: axis 0 of all operands and results is the batch, axis 1 the scan axis."""
     if call.has(0):
         unsupported("lengths of sequences in the form of operator set 8")
     count = call.attrs.integer("num_scan_inputs")
@@ -186,12 +186,12 @@ def _over_rows(
 
 
 def carries_groups(call: Call) -> bool:
-    """Whether some carried value is a sequence or an optional value."""
+    """Whether a loop-carried value is a sequence or an optional value."""
     return any(call.find_group(i) is not None for i in range(2, len(call.inputs)))
 
 
 def unrolled(call: Call) -> tuple[str, ...]:
-    """``Loop`` with its body once for each step; how many there are must be known."""
+    """``Loop`` unrolled; the number of iterations must be known."""
     body, steps = call.attrs.graph("body"), _steps(call)
     carried = call.inputs[2:]
     condition = call.input(1) if call.has(1) else call.constant(np.array(True))

@@ -1,4 +1,5 @@
-"""Operators on types that their op has no arithmetic of: computed in another one, brought back."""
+"""Operators on types that their op does not support: computed in another type, and converted
+back."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from modelcc.ir.types import BOOL, F32, F64, I32, U8, DType
 from modelcc.ops.elementwise import Cast
 
 Choice = Callable[[DType], DType | None]
-"""The type to compute in, None where an operand's own will do."""
+"""The type to compute in, None for the operand's own."""
 
 
 def computed_in(choice: Choice, handler: Handler) -> Handler:
@@ -30,7 +31,7 @@ def computed_in(choice: Choice, handler: Handler) -> Handler:
 
 
 def floats(dtype: DType) -> DType | None:
-    """A float type that holds all integers of ``dtype`` that it can."""
+    """A float type that represents integers of ``dtype`` as exactly as possible."""
     if dtype.is_float:
         return None
     return F32 if dtype.bits <= 16 else F64

@@ -1,4 +1,4 @@
-"""Det: Gaussian elimination with row exchanges, written out for matrices of a few rows."""
+"""Det: Gaussian elimination with row exchanges, unrolled for small matrices."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def det(call: Call) -> str:
 
 
 def _step(call: Call, x: Value, size: int) -> tuple[Value, Value]:
-    """The factor of the determinant that the first column gives, and what is left to do."""
+    """The determinant's factor from the first column, and the remaining submatrix."""
     count = x.type.shape[0]
     if size == 1:
         return x, x

@@ -38,7 +38,7 @@ def mean(call: Call) -> str:
 
 
 def cast(call: Call) -> str:
-    """The dtype has a name before opset 6, then a number."""
+    """The dtype is a name before opset 6, then a code."""
     if call.opset >= 6:
         return _converted(call, dtype_from_onnx(call.attrs.integer("to"), call.source[-1]))
     name = call.attrs.text("to").upper()
@@ -53,7 +53,7 @@ def cast_like(call: Call) -> str:
 
 
 def _converted(call: Call, to: DType) -> str:
-    """Cast; to 8-bit floats, what lies beyond the largest number becomes it unless told not to."""
+    """Cast; conversions to 8-bit floats saturate unless told otherwise."""
     if to == call.dtype():
         return call.input(0)
     if to == STRING:
@@ -76,10 +76,10 @@ def _saturates(call: Call, to: DType) -> bool:
 
 
 def _power_of_two(call: Call) -> str:
-    """What is rounded to a scale: to the next power of two, upwards unless told otherwise.
+    """Rounding to a power of two (scales): to the next one, upwards unless told otherwise.
 
-    The cast itself takes the nearest, which a factor beside 3/2 or of 3/4 makes the one above or
-    below; in f64 the products are exact enough.  0 becomes the least power.
+    The cast itself rounds to nearest; a factor near 3/2 or of 3/4 makes it round up or down; in f64
+    the products are exact enough.  0 becomes the smallest power.
     """
     factors = {"up": 1.5 - 2.0**-23, "down": 0.75, "nearest": 1.0}
     mode = call.attrs.text("round_mode", "up")
@@ -104,7 +104,7 @@ def power(call: Call) -> str:
     """The result has the base's dtype; it is computed in one that holds both operands."""
     base, exponent = call.dtype(), call.dtype(1)
     if call.known(1) is not None and base.is_float and exponent.is_integer:
-        exponent = base  # small whole numbers mostly, of which powers are products
+        exponent = base  # mostly small integers, whose powers are products
     wide = _common(base, exponent)
     x, y = (call.emit(ew.Cast(wide), n) if call.type_of(n).dtype != wide else n
             for n in call.inputs)  # fmt: skip
@@ -115,7 +115,8 @@ def power(call: Call) -> str:
 
 
 def _whole_power(call: Call, power: str) -> str:
-    """An integer to a float: exact for whole exponents; what is nearly whole is not cut down."""
+    """An integer to a float power: exact for integral exponents; otherwise truncated, but
+    rounded if close to an integer."""
     base, x = call.dtype(), Value(call, power)
     nearest = of(ew.Round(), x)
     close = of(ew.LessOrEqual(), of(ew.Abs(), x - nearest),
@@ -128,7 +129,7 @@ def _whole_power(call: Call, power: str) -> str:
 
 
 def _common(base: DType, exponent: DType) -> DType:
-    """A type in which powers lose nothing that the base's type could show."""
+    """A type in which powers lose nothing visible in the base's type."""
     if base == exponent:
         return base
     if base.is_integer and exponent.is_integer:
@@ -149,14 +150,14 @@ def clip(call: Call) -> str:
         if call.has(i) and call.type(i).elements != 1:
             call.fail(f"its bounds are single numbers, not {call.type(i)}")
     dynamic = any(b is None and call.has(i) for i, b in enumerate(bounds, 1))
-    if dynamic or any(b is not None and (b != b).any() for b in bounds):  # NaN bounds everything
+    if dynamic or any(b is not None and (b != b).any() for b in bounds):  # NaN propagates
         return call.emit(ew.ClipTensor(), call.input(0), call.input(1), call.input(2))
     low, high = (None if b is None else b.reshape(-1)[0].item() for b in bounds)
     return _clipped(call, low, high)
 
 
 def _clipped(call: Call, low: float | None, high: float | None) -> str:
-    """Bounds at the limits of the dtype are no bounds."""
+    """Bounds at the limits of the dtype are dropped."""
     if call.dtype().is_float:
         info = np.finfo(np.float32)
         low = None if low is not None and low <= float(info.min) else low

@@ -24,7 +24,7 @@ def gather_nd(call: Call) -> str:
     *places, depth = call.shape(1)
     if depth != 0 or not 0 <= batches <= min(len(places), call.rank()):
         return call.emit(ga.GatherND(batches), *call.inputs)
-    # Indices of no axes: all of x (of its part in the batch) for each of them.
+    # Scalar indices: all of x (of its batch element) for each of them.
     rest = call.shape()[batches:]
     ones = (1,) * (len(places) - batches)
     x = call.emit(Reshape((*call.shape()[:batches], *ones, *rest)), call.input(0))

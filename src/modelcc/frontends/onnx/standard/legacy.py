@@ -1,4 +1,4 @@
-"""Forms of operators in operator sets before 7: broadcasting asked for by attributes, and more."""
+"""Forms of operators in operator sets before 7: explicit broadcasting by attributes, and more."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def _wrapped(name: str, handler: Handler) -> Handler:
 
 
 def _aligned(handler: Handler) -> Handler:
-    """Before set 7 the second operand's axes stand at ``axis`` of the first one's, or last.
+    """Before set 7 the second operand's axes are aligned at ``axis`` of the first one's, or last.
 
-    A slope of PRelu is for each channel.
+    A slope of PRelu is per channel.
     """
 
     def run(call: Call) -> Results:
@@ -52,7 +52,7 @@ def _aligned(handler: Handler) -> Handler:
 
 
 def _for_inference(handler: Handler) -> Handler:
-    """Before set 7 these are in training mode unless told that this is a test."""
+    """Before set 7 these are in training mode unless ``is_test`` is set."""
 
     def run(call: Call) -> Results:
         if call.opset < 7 and not call.attrs.flag("is_test"):

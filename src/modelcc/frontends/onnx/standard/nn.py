@@ -84,7 +84,7 @@ def conv_transpose(call: Call) -> str:
 
 
 def max_pool(call: Call) -> tuple[str, ...]:
-    """The greatest elements and, where wanted, their positions in the whole tensor."""
+    """The maxima and, if read, their indices in the whole tensor."""
     window = pooled(call)
     geometry = (window.kernel, *window.steps, window.ceil_mode)
     values = call.emit(pool.MaxPool(*geometry), call.input(0))
@@ -95,7 +95,7 @@ def max_pool(call: Call) -> tuple[str, ...]:
 
 
 def max_unpool(call: Call) -> str:
-    """Elements put back to the positions they were taken from, zeros elsewhere."""
+    """Elements scattered to the indices they were taken from, zeros elsewhere."""
     kernel = call.attrs.integers("kernel_shape")
     extents, rank = call.shape(), len(kernel)
     strides = per_axis(call, "strides", rank)
@@ -134,11 +134,11 @@ def col_to_im(call: Call) -> str:
 def average_pool(call: Call) -> str:
     """Means of windows.
 
-    As in PyTorch and onnxruntime what the last window of ``ceil_mode`` has beyond the padding is
-    not counted, and windows that begin in the padding behind are left out; the standard's
-    evaluator moves all windows to the left by half of what the last one lacks.  Without
-    ``ceil_mode`` the standard has no window that is larger than its padded input: onnxruntime
-    divides its sum by all of it before opset 19, by what is not beyond from then on.
+    As in PyTorch and onnxruntime, elements of the last window of ``ceil_mode`` beyond the padding
+    are not counted, and windows that begin in the trailing padding are dropped; the standard's
+    evaluator shifts all windows to the left by half of what the last one lacks.  Without
+    ``ceil_mode`` the standard has no window larger than its padded input: onnxruntime divides its
+    sum by the window size before opset 19, then by the elements that are not beyond.
     """
     padding = call.attrs.flag("count_include_pad")
     window = pooled(call, inside=padding and call.opset >= 19)
@@ -147,7 +147,7 @@ def average_pool(call: Call) -> str:
 
 
 def average_of_whole_windows(call: Call) -> str:
-    """Means of windows, all by as many elements if padding counts: what is beyond counts, too."""
+    """Means of windows, all of the full window size if padding is included."""
     if not call.attrs.flag("count_include_pad"):
         return average_pool(call)
     found, sizes = pooled(call), spatial(call)
@@ -164,7 +164,8 @@ def lp_pool(call: Call) -> str:
 
 
 def batch_norm(call: Call) -> tuple[str, ...]:
-    """With running statistics, or from opset 14 on those of the batch, which then move them."""
+    """With running statistics, or in training from opset 14 on with those of the batch, which
+    update the running ones."""
     if not call.attrs.flag("spatial", True):
         unsupported("statistics for each position (spatial=0)")
     op = norm.BatchNorm(call.attrs.number("epsilon", 1e-5))
@@ -201,7 +202,7 @@ def layer_norm(call: Call) -> str:
 
 
 def rms_norm(call: Call) -> str:
-    """The result is of the type of the scale, which may differ from that of the operand."""
+    """The result has the dtype of the scale, which may differ from that of the operand."""
     op = norm.RMSNorm(call.axis(-1), call.attrs.number("epsilon", 1e-5))
     to = call.dtype(1)
     if call.dtype() == to:
@@ -227,7 +228,7 @@ def normalised_over(call: Call, axes: tuple[int, ...], divided: bool = True) -> 
 
 
 def center_crop_pad(call: Call) -> str:
-    """The middle of an operand where it is larger than asked for, between zeros elsewhere."""
+    """The centre of an operand where it is larger than requested, zero-padded elsewhere."""
     rank = call.rank()
     given = call.attrs.integers("axes", tuple(range(rank)))
     sizes = call.indices(1, "shape", Range(0, None))
@@ -247,7 +248,7 @@ def center_crop_pad(call: Call) -> str:
 
 
 def group_norm(call: Call) -> str:
-    """Parameters are for each channel from opset 21 on, before for each group."""
+    """Parameters are per channel from opset 21 on, before per group."""
     groups = call.attrs.integer("num_groups")
     parameters = [call.value(i) for i in (1, 2)]
     channels = call.shape()[1] if call.rank() > 1 else 0
@@ -265,7 +266,7 @@ def lp_normalization(call: Call) -> str:
 
 
 def gemm(call: Call) -> str:
-    """Of integers in floats where its factors are fractions."""
+    """Integers are computed in floats if factors are fractions."""
     attrs, dtype = call.attrs, call.dtype()
     alpha, beta = attrs.number("alpha", 1.0), attrs.number("beta", 1.0)
     op = matmul.Gemm(alpha, beta, attrs.flag("transA"), attrs.flag("transB"))
@@ -277,7 +278,7 @@ def gemm(call: Call) -> str:
 
 
 def _addend(call: Call, op: matmul.Gemm) -> tuple[str]:
-    """The third operand; extents with names are 1 or those of the product."""
+    """The third operand; symbolic extents are 1 or those of the product."""
     (product_,) = op.infer(call.type(0), call.type(1))
     shape = product_.shape[max(0, 2 - call.rank(2)) :]
     fits = call.rank(2) <= 2

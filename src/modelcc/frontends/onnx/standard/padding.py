@@ -1,4 +1,4 @@
-"""Pad: amounts that are known, or come at run time, of axes that may do so, too."""
+"""Pad: amounts and axes that are constant or computed at run time."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def pad(call: Call) -> str:
 
 
 def _amounts(call: Call) -> tuple[list[Index], list[Index]]:
-    """Elements more before and after each axis."""
+    """Numbers of elements added before and after each axis."""
     rank = call.rank()
     given_axes = call.opset >= 18 and call.has(3)
     dynamic_axes = given_axes and call.known(3) is None
@@ -70,7 +70,7 @@ def _amounts(call: Call) -> tuple[list[Index], list[Index]]:
 
 
 def _value(call: Call) -> float | int | bool:
-    """What new elements are, if that is known, else 0."""
+    """The fill value if it is known, else 0."""
     value: float | int | bool = 0
     if call.opset < 11:
         value = call.attrs.number("value", 0.0)
@@ -82,9 +82,9 @@ def _value(call: Call) -> float | int | bool:
 
 
 def _emitted(call: Call, op: Pad, x: str) -> str:
-    """``x`` by ``op``; if a run finds rows as they are, they move as wholes, and side by side.
+    """``x`` by ``op``; if rows are unpadded at run time, they are copied as wholes, contiguously.
 
-    Modes that read their places from tables gain nothing by it.
+    Modes that read their source indices from tables gain nothing by it.
     """
     type = call.type_of(x)
     named = type.rank > 1 and any(isinstance(p, Expr) for p in (op.before[-1], op.after[-1]))
@@ -106,7 +106,7 @@ def _emitted(call: Call, op: Pad, x: str) -> str:
 
 
 def _named_after(call: Call, before: Sequence[Index], after: Sequence[Index]) -> list[Index]:
-    """``after``, said by extents of the result that have names of their own."""
+    """``after``, in terms of named extents of the result."""
     extents = call.shape()
     whole = [e + b + a for e, b, a in zip(extents, before, after, strict=True)]
     dynamic = [n for n, a in enumerate(after) if not isinstance(a, int)]
@@ -118,7 +118,7 @@ def _named_after(call: Call, before: Sequence[Index], after: Sequence[Index]) ->
 def _require_sources(
     call: Call, before: Sequence[Index], after: Sequence[Index], mode: Mode
 ) -> None:
-    """What is added is taken from elements that are left: one, or as many as are reflected."""
+    """Requires source elements for the padding: one, or as many as are reflected."""
     constraints: list[Constraint] = []
     for extent, first, last in zip(call.shape(), before, after, strict=True):
         left = extent + minimum(first, 0) + minimum(last, 0)

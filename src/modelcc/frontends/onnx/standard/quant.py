@@ -29,7 +29,7 @@ def quantize(call: Call) -> str:
 
 
 def _in_floats(call: Call) -> Call:
-    """With an operand and a scale that are integers as floats."""
+    """With an integer operand and scale converted to floats."""
     x, scale = (
         name if call.dtype(i).is_float else call.emit(Cast(F32), name)
         for i, name in enumerate(call.inputs[:2])
@@ -52,7 +52,7 @@ def _checked(call: Call) -> Call:
 
 
 def _along_axis(call: Call) -> Call:
-    """With a scale and a zero point for each slice, as far as they are vectors."""
+    """With a scale and a zero point per slice, where they are vectors."""
     if call.attrs.integer("block_size", 0):
         return call
     rank, axis = call.rank(), call.attrs.integer("axis", 1)
@@ -62,14 +62,14 @@ def _along_axis(call: Call) -> Call:
 
 
 def _axis(call: Call) -> int:
-    """The axis of parameters that are vectors; single numbers have none."""
+    """The axis of vector parameters; scalars have none."""
     if call.rank(1) <= 1 and call.type(1).elements == 1:
         return 0
     return call.axis(1)
 
 
 def matmul_integer(call: Call) -> str:
-    """Vectors of zero points are one for each row of a, or column of b."""
+    """Vectors of zero points are per row of a, or per column of b."""
     by_rows = call.has(2) and call.rank(2) == 1
     call = of_slices(call, call.shape()[-2:-1] if by_rows else call.shape(), 2)
     call = of_slices(call, call.shape(1), 3)
@@ -91,7 +91,7 @@ def qlinear_conv(call: Call) -> str:
 
 
 def quantised_matmul(call: Call) -> str:
-    """By integers; 8-bit floats by their values."""
+    """In integers; 8-bit floats by their values."""
     floats = call.dtype(0).is_float or call.dtype(3).is_float
     if not floats and not _plain_parameters(call):
         return _by_dequantised(call)
@@ -105,13 +105,13 @@ def quantised_matmul(call: Call) -> str:
 
 
 def _plain_parameters(call: Call) -> bool:
-    """Whether a's and y's parameters are single numbers, and b's one for each column at most."""
+    """Whether a's and y's parameters are scalars, and b's at most one per column."""
     single = all(call.type(i).elements == 1 and call.rank(i) <= 1 for i in (1, 2, 6, 7))
     return single and all(call.rank(i) <= 1 for i in (4, 5))
 
 
 def _by_dequantised(call: Call) -> str:
-    """With parameters for each row of a, or of tensors that broadcast: in floats."""
+    """With parameters per row of a, or of tensors that broadcast: in floats."""
 
     def parameter(i: int, rows: bool) -> Value:
         name = call.input(i)

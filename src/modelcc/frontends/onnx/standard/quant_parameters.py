@@ -1,6 +1,6 @@
-"""Scales and zero points whose extents have names: how many they are is seen when the model runs.
+"""Scales and zero points with symbolic extents: their number is known at run time.
 
-Those of a whole tensor are one number; those of slices one for each, or one for all.
+Those of a whole tensor are scalars; those of slices one each, or one for all.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from modelcc.ir.index import Index
 
 
 def of_tensor(call: Call, *places: int) -> Call:
-    """``call``, its operands ``places`` single numbers; the run ends where they are not."""
+    """``call`` with operands ``places`` as scalars; a run fails if they are not."""
     return _changed(call, {i: _single(call, i) for i in places if call.has(i)})
 
 
 def of_slices(call: Call, extents: Sequence[Index], *places: int) -> Call:
-    """``call``, its operands ``places`` as long as the last of ``extents``, or of one number.
+    """``call`` with operands ``places`` of the length of the last of ``extents``, or of one
+    element.
 
-    Those of more dimensions broadcast to ``extents``.
+    Those of higher rank broadcast to ``extents``.
     """
     return _changed(call, {i: _stretched(call, i, extents) for i in places if call.has(i)})
 
@@ -34,7 +35,7 @@ def _single(call: Call, i: int) -> str:
 
 
 def _stretched(call: Call, i: int, extents: Sequence[Index]) -> str:
-    """Numbers are left alone: what they must be, the op says."""
+    """Scalars are left alone: the op checks them."""
     shape = call.shape(i)
     if len(shape) > len(extents):
         call.fail(f"parameters {call.type(i)} have more dimensions than what they belong to")

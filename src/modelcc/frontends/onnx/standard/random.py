@@ -1,8 +1,8 @@
 """Handlers of random numbers: drawn when the model is compiled, by NumPy's Mersenne Twister.
 
 A compiled model is a function: the same inputs give the same outputs, so every call sees the same
-numbers.  They follow from attribute ``seed`` (0 where there is none).  As many as a named dimension
-says, or more than fit into a constant, are made from their places when the model is run.
+numbers.  They are determined by attribute ``seed`` (0 by default).  Tensors of symbolic size, or
+too large for a constant, are computed from element positions at run time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from modelcc.ops.reduce import ArgMax
 from modelcc.ops.shape import Full, Reshape
 
 LARGEST = 1 << 26
-"""More numbers than this are no constant of a sensible size."""
+"""More numbers than this are too large for a constant."""
 
 
 def _seed(call: Call) -> int:
@@ -37,7 +37,7 @@ def _generator(call: Call) -> np.random.RandomState:
 
 
 def _fixed(shape: tuple[Index, ...]) -> tuple[int, ...] | None:
-    """The extents if as many numbers may be stored."""
+    """The extents if the numbers may be stored as a constant."""
     found = tuple(e for e in shape if isinstance(e, int))
     return found if len(found) == len(shape) and prod(found) <= LARGEST else None
 
@@ -82,7 +82,7 @@ def normal(call: Call) -> str:
 
 
 def multinomial(call: Call) -> str:
-    """Draws from rows of log-probabilities: the greatest after adding Gumbel noise."""
+    """Samples from rows of log-probabilities: the argmax after adding Gumbel noise."""
     batch, classes = call.shape()
     shape = (batch, call.attrs.integer("sample_size", 1), classes)
     fixed, dtype = _fixed(shape), call.dtype()
@@ -98,7 +98,8 @@ def multinomial(call: Call) -> str:
 
 
 def dropout(call: Call) -> tuple[str, ...]:
-    """The operand, or in training mode (from opset 12 on) some of its elements, scaled."""
+    """The operand, or in training mode (from opset 12 on) a scaled random subset of its
+    elements."""
     mode = call.known(2) if call.opset >= 12 and call.has(2) else np.array(False)
     if mode is not None and not mode.any():
         return _kept(call)

@@ -24,7 +24,7 @@ def _gru(call: Call) -> GRU:
 
 
 def lstm_layer(call: Call) -> LSTM:
-    """The op that the attributes tell of."""
+    """The op described by the attributes."""
     return LSTM(input_forget=call.attrs.flag("input_forget"), **_shared(call))
 
 
@@ -43,7 +43,8 @@ def _shared(call: Call) -> dict[str, Any]:
 
 
 def _parameters(call: Call, names: Sequence[Activation]) -> tuple[tuple[float, ...], ...]:
-    """The numbers of each activation: those that take some have the next ones of the lists."""
+    """The parameters of each activation: those with parameters consume the next ones of the
+    lists."""
     kinds = [iter(call.attrs.numbers(f"activation_{kind}", ())) for kind in ("alpha", "beta")]
     if not call.attrs.has("activation_alpha") and not call.attrs.has("activation_beta"):
         return ()
@@ -54,12 +55,12 @@ def _parameters(call: Call, names: Sequence[Activation]) -> tuple[tuple[float, .
 
 
 def _spelling(name: str) -> str:
-    """ONNX takes names in any case."""
+    """ONNX accepts names in any case."""
     return next((known for known in ACTIVATIONS if known.lower() == name.lower()), name)
 
 
 def _layer(call: Call, op: Recurrent) -> tuple[str, ...]:
-    """The layer on operands of layout 0, its results turned back if the layout is 1."""
+    """The layer on operands of layout 0, its results transposed if the layout is 1."""
     batch_first = call.attrs.integer("layout", 0) == 1
     operands = list(call.inputs)
     if call.has(LENGTHS):
@@ -85,7 +86,7 @@ def _layer(call: Call, op: Recurrent) -> tuple[str, ...]:
 
 
 def _of_one_batch(call: Call, operands: Sequence[str]) -> str:
-    """x whose batch, where x only names it, is the number that initial states have."""
+    """x with the batch extent of the initial states, if its own is symbolic."""
     x, *rest = (call.type_of(n).shape if n else () for n in operands)
     states = [shape for shape in rest[FIRST_STATE - 1 : PEEPHOLES - 1] if len(shape) == 3]
     numbers = [shape[1] for shape in states if isinstance(shape[1], int)]
@@ -95,7 +96,7 @@ def _of_one_batch(call: Call, operands: Sequence[str]) -> str:
 
 
 def as_i32(call: Call, lengths: str) -> str:
-    """Lengths as the ops take them."""
+    """Lengths in the ops' dtype."""
     return lengths if call.type_of(lengths).dtype == I32 else call.emit(Cast(I32), lengths)
 
 

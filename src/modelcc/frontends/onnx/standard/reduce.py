@@ -30,7 +30,7 @@ def reduction(op: Callable[[tuple[int, ...], bool], Op], since: int = _AXES_SINC
             return _over_axes(call, op)
         axes = call.axes(1, since, repeated=True)
         if not axes:
-            # Without axes nothing is reduced, but logarithms, squares and so on are still taken.
+            # Without axes nothing is reduced, but logarithms, squares and so on still apply.
             empty = call.attrs.flag("noop_with_empty_axes")
             axes = () if empty else tuple(range(call.rank()))
         return call.emit(op(tuple(sorted(axes)), call.attrs.flag("keepdims", True)), call.input(0))
@@ -39,7 +39,7 @@ def reduction(op: Callable[[tuple[int, ...], bool], Op], since: int = _AXES_SINC
 
 
 def _over_axes(call: Call, op: Callable[[tuple[int, ...], bool], Op]) -> str:
-    """A reduction over axes that are computed at run time."""
+    """A reduction over axes computed at run time."""
     axes, keepdims = axes_at(call, 1, call.rank()), call.attrs.flag("keepdims", True)
     if axes.length == 0 and call.attrs.flag("noop_with_empty_axes"):
         return call.emit(op((), keepdims), call.input(0))
@@ -62,7 +62,7 @@ def arg_reduction(op: Callable[[int, bool, bool], Op]) -> Handler:
 def softmax(op: Callable[[int], Op], of_rows: Callable[[int], Op] | None = None) -> Handler:
     """Along one axis; before opset 13 over all axes from ``axis`` on, flattened.
 
-    ``of_rows``, where there is one, is the operator along the last axis.
+    ``of_rows``, if given, is the operator along the last axis.
     """
 
     def along(axis: int, rank: int) -> Op:
@@ -86,7 +86,7 @@ def softmax(op: Callable[[int], Op], of_rows: Callable[[int], Op] | None = None)
 
 
 def cumulative(op: Callable[[int, bool, bool], Op]) -> Handler:
-    """Running totals along an axis that is an operand."""
+    """Prefix sums or products along an axis given by an operand."""
 
     def handler(call: Call) -> str:
         exclusive, reverse = call.attrs.flag("exclusive"), call.attrs.flag("reverse")

@@ -80,7 +80,7 @@ def resize(call: Call) -> str:
 
 
 def _require_both_or_none(call: Call, sizes: tuple[Index, ...]) -> None:
-    """As onnxruntime: no elements come of some, and some of none."""
+    """As in onnxruntime: an empty result requires an empty operand, and vice versa."""
     pairs = [(minimum(s, 1), minimum(e, 1)) for s, e in zip(sizes, call.shape(), strict=True)]
     if any(compare(s, "==", e, call.bounds) is False for s, e in pairs):
         call.fail(f"{call.type()} cannot be resized to {list(sizes)}")
@@ -90,12 +90,12 @@ def _require_both_or_none(call: Call, sizes: tuple[Index, ...]) -> None:
 def _in_proportion(
     call: Call, sizes: tuple[Index, ...], axes: tuple[int, ...], policy: str
 ) -> tuple[Scale, tuple[Index, ...]]:
-    """One scale for all of ``axes``, that of the axis that decides, and the sizes it gives."""
+    """A single scale for all of ``axes``, that of the decisive axis, and the resulting sizes."""
     if policy not in ("not_larger", "not_smaller"):
         call.fail(f"unknown keep_aspect_ratio_policy {policy!r}")
     extents = call.shape()
     whole = product(extents[a] for a in axes)
-    # The ratios of the axes, with the product of all extents as their denominator.
+    # The ratios of the axes, with the product of all extents as common denominator.
     tops = [sizes[a] * product(extents[b] for b in axes if b != a) for a in axes]
     top = reduce(minimum if policy == "not_larger" else maximum, tops)
     found = [
@@ -108,7 +108,7 @@ def _in_proportion(
 
 
 def _region(call: Call, axes: tuple[int, ...]) -> tuple[tuple[Scale, Scale], ...]:
-    """Region of interest for every axis: all the begins, then all the ends."""
+    """Region of interest for every axis: all the starts, then all the ends."""
     flat = scales_of(call, 1, "region of interest", ANYTHING)
     if len(flat) != 2 * len(axes):
         call.fail(f"a region of {len(flat)} numbers for {len(axes)} axes")
@@ -164,7 +164,7 @@ def _resized(
 
 
 def _interpolated_integers(call: Call, op: Resize) -> str:
-    """In floats; cut as in onnxruntime if linear, else to the nearest, within the type's range."""
+    """In floats; truncated as in onnxruntime if linear, else rounded, within the type's range."""
     dtype = call.dtype()
     wide = floats(dtype) or dtype
     y = _emitted(call, op, call.emit(Cast(wide), call.input(0)))
@@ -175,7 +175,7 @@ def _interpolated_integers(call: Call, op: Resize) -> str:
 
 
 def _named(call: Call, sizes: tuple[Index, ...]) -> tuple[Index, ...]:
-    """``sizes``, those that are quotients by what comes at run time under names of their own."""
+    """``sizes``, in which quotients by run-time values are replaced by symbols."""
     dynamic = [
         a for a, size in enumerate(sizes) if any(symbols(d.divisor) for d in divisions(size))
     ]
@@ -185,7 +185,8 @@ def _named(call: Call, sizes: tuple[Index, ...]) -> tuple[Index, ...]:
 
 
 def _emitted(call: Call, op: Resize, x: str) -> str:
-    """``x`` by ``op``; if a run finds batch and channels as they are, only along the other axes."""
+    """``x`` by ``op``; if batch and channels are unchanged at run time, only along the other
+    axes."""
     type = call.type_of(x)
     axes = [a for a in (0, 1) if a < type.rank - 1 and op.line(a, type.shape[a]).is_dynamic]
     if not axes or op.mode == "nearest" or op.coordinates == "tf_crop_and_resize":
@@ -206,7 +207,7 @@ def _is_positive(scale: Scale) -> bool:
 
 
 def _ratio(new: Index, old: Index) -> float | None:
-    """The scale where it is known although the extents may not be; None: to be computed."""
+    """The scale if it is known although the extents may not be; None: to be computed."""
     quotient = divide(new, old) if isinstance(new, Expr) and isinstance(old, Expr) else None
     if isinstance(quotient, Ratio) and isinstance(quotient.numerator, int):
         return quotient.numerator / quotient.denominator
@@ -214,7 +215,7 @@ def _ratio(new: Index, old: Index) -> float | None:
 
 
 def _scaled(extent: Index, scale: Scale, part: tuple[Scale, Scale]) -> Index:
-    """``floor(extent * scale)``, of the part of the extent that is taken."""
+    """``floor(extent * scale)``, for the cropped part of the extent."""
     if not isinstance(scale, tuple) and not isfinite(scale):
         unsupported(f"a scale of {scale}")
     (first, below), (last, under), (top, bottom) = ratio(part[0]), ratio(part[1]), _exact(scale)

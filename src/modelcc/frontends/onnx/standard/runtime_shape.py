@@ -1,7 +1,7 @@
-"""Handlers of shapes, axes and positions that are computed at run time.
+"""Handlers of shapes, axes and positions computed at run time.
 
-They are brought into the form the ops want (no -1, nothing negative, one number per axis) by
-arithmetic on small tensors, which are then read as index symbols.
+They are normalised to the ops' form (no -1, nothing negative, one number per axis) by arithmetic
+on small tensors, which are then read as index symbols.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from modelcc.ops.comparison import above, where
 from modelcc.ops.views import cast
 
 SIZE = Range(0, None)
-"""What is known of a size."""
+"""Bounds of a size."""
 
 
 def reshape(call: Call) -> str:
-    """``shape`` may hold 0 (copy) and -1 (what is left)."""
+    """``shape`` may contain 0 (copy) and -1 (infer)."""
     source, target = call.shape(), operand(call, 1)
     rank = target.length
     if not call.attrs.flag("allowzero"):
@@ -41,7 +41,7 @@ def reshape(call: Call) -> str:
 
 
 def _reshaped(call: Call, target: Vector, label: str) -> str:
-    """Operand 0 in a shape computed at run time, which must have as many elements."""
+    """Operand 0 in a shape computed at run time, which must have the same number of elements."""
     shape = sized(target, label or "shape", product(call.shape()))
     return call.emit(sh.Reshape(shape), call.input(0))
 
@@ -59,7 +59,7 @@ def unsqueeze(call: Call) -> str:
 
 
 def squeeze(call: Call) -> str:
-    """The operand's extents but for those at ``axes``."""
+    """The operand's extents without those at ``axes``."""
     axes, source = axes_at(call, 1, call.rank()), call.shape()
     kept = _marks(call, call.rank(), axes).where(0, 1)
     extents = _packed(vector_of(call, source), kept, call.rank() - axes.length)
@@ -67,24 +67,24 @@ def squeeze(call: Call) -> str:
 
 
 def _packed(values: Vector, kept: Vector, count: int) -> Vector:
-    """The ``count`` values where ``kept`` is 1, which come in order."""
+    """The ``count`` values where ``kept`` is 1, in order."""
     call = values.call
     if count == 0:
         return vector_of(call, ())
-    # What is left out goes to one more place behind.
+    # Dropped values go to one extra element at the end.
     places = kept.equals(1).where(kept.running_sum() - 1, count)
     room = vector_of(call, (0,) * (count + 1))
     return room.replaced(places, values).slice(0, count)
 
 
 def _marks(call: Call, rank: int, axes: Vector) -> Vector:
-    """Bools: whether each of ``rank`` axes is in ``axes``, which may count from the end."""
+    """Bools: whether each of ``rank`` axes is in ``axes``, which may be negative."""
     none, ones = vector_of(call, (0,) * rank), vector_of(call, (1,) * axes.length)
     return none.replaced(axes, ones).equals(1)
 
 
 def expand(call: Call) -> str:
-    """NumPy broadcasting with a shape."""
+    """NumPy broadcasting to a shape."""
     source, target = call.shape(), operand(call, 1)
     rank = max(len(source), target.length)
     own = (1,) * (rank - len(source)) + source
@@ -129,7 +129,7 @@ def _sliced(call: Call, axes: Sequence[int], starts: Vector, ends: Vector, steps
     along = [extents[a] for a in axes]
     n = vector_of(call, along)
     if call.known(4) is None and call.has(4):
-        steps = steps.clipped(n * -1 - 1, n + 1)  # a longer one meets no more elements
+        steps = steps.clipped(n * -1 - 1, n + 1)  # a larger one visits no more elements
     first, last = from_front(starts, n), from_front(ends, n)
     steps = steps.bounded()
     forward = steps > 0
@@ -154,7 +154,7 @@ def _sliced(call: Call, axes: Sequence[int], starts: Vector, ends: Vector, steps
 
 
 def _most(first: Index, step: Index, extent: Index) -> Index:
-    """How many elements a slice may have."""
+    """The maximum number of elements of a slice."""
     if not isinstance(step, int) or step == 0:
         return extent
     if isinstance(first, int):
@@ -163,12 +163,12 @@ def _most(first: Index, step: Index, extent: Index) -> Index:
 
 
 def from_front(places: Vector, extents: Vector) -> Vector:
-    """Positions that may be negative, counted from the end of ``extents``, made positive."""
+    """Positions that may be negative (from the end of ``extents``), made nonnegative."""
     return (places < 0).where(places + extents, places)
 
 
 def pads(call: Call, rank: int) -> tuple[Index, ...]:
-    """Amounts before, then after, each axis, given for axes that are computed at run time."""
+    """Amounts before, then after, each axis, given for axes computed at run time."""
     amounts, axes = operand(call, 1), axes_at(call, 3, rank)
     count, none = axes.length, vector_of(call, (0,) * rank)
     before = none.replaced(axes, amounts.slice(0, count))
@@ -186,23 +186,23 @@ def range_(call: Call) -> str:
 
 
 _COUNTED = 2**62
-"""More elements are counted as so many: i64 has it, and no size may be as large."""
+"""Element counts are clamped to this: it fits i64, and exceeds any size."""
 
 
 def _count(call: Call, start: Value, limit: Value, delta: Value) -> Vector:
     dtype = delta.type.dtype
     if dtype.is_float:
-        # As in onnxruntime: the distance is rounded to the type, the quotient is not.
+        # As in onnxruntime: the difference is rounded to the type, the quotient is not.
         delta = cast(delta, F64)
         steps = of(ew.Ceil(), cast(limit - start, F64) / delta)
         most = call.literal(np.full(1, _COUNTED), F64)
         whole = where(of(ew.Less(), steps, most), steps, most)
-        # A step of 0 or NaN leaves no number of elements; a negative one ends the run.
+        # For a step of 0 or NaN there is no count; a negative one fails the run.
         still = of(ew.Equal(), delta, delta.lift(0.0))
         real = of(ew.Equal(), where(still, float("nan"), steps), steps)
         count = Vector(call, of(ew.Cast(I64), whole).name).clipped(0)
         return Vector(call, real.name).where(count, -1)
-    # Distances between the ends of a type need its unsigned one.
+    # Differences between the extremes of a type need its unsigned counterpart.
     wide = U64 if dtype.bits == 64 else I64
     up = above(delta, 0)
     low, high = where(up, start, limit), where(up, limit, start)
@@ -211,12 +211,13 @@ def _count(call: Call, start: Value, limit: Value, delta: Value) -> Vector:
     full = (reach - 1) / size
     count = Vector(call, cast(full + 1, I64).name)
     found = Vector(call, of(ew.Less(), low, high).name).where(count, 0)
-    # Without a step there is no number of elements; a negative one ends the run.
+    # For a step of 0 there is no count; a negative one fails the run.
     return Vector(call, of(ew.Equal(), delta, delta.lift(0)).name).where(-1, found)
 
 
 def along_axis(call: Call, i: int, apply: Callable[[str], str]) -> str:
-    """``apply`` along axis 1 of operand 0 as [before, along, after] the axis in operand ``i``."""
+    """``apply`` along axis 1 of operand 0 as [before, along, after] for the axis in operand
+    ``i``."""
     extents = call.shape()
     shape = around(call, axes_at(call, i, call.rank()), extents, f"{call.labels[i]}_extents")
     result = apply(call.emit(sh.Reshape(shape), call.input(0)))
@@ -224,7 +225,7 @@ def along_axis(call: Call, i: int, apply: Callable[[str], str]) -> str:
 
 
 def around(call: Call, axis: Vector, extents: Sequence[Index], label: str) -> tuple[Index, ...]:
-    """How many elements there are before, along and after an ``axis`` that a run finds."""
+    """The numbers of elements before, along and after an ``axis`` known at run time."""
     whole, places = vector_of(call, extents), positions(len(extents), call)
     before, here, after = (
         side.where(whole, 1).product()
@@ -234,7 +235,7 @@ def around(call: Call, axis: Vector, extents: Sequence[Index], label: str) -> tu
 
 
 def sized(shape: Vector, label: str, elements: Index) -> tuple[Index, ...]:
-    """``shape`` as indices, which must come to so many elements."""
+    """``shape`` as indices, whose product must be ``elements``."""
     whole = product(Sym(f"#{n}") for n in range(shape.length))
     return shape.read(label, SIZE, ((whole, "==", elements),))
 
@@ -244,7 +245,7 @@ def over_axes(
 ) -> str:
     """``apply`` over axes given at run time.
 
-    Each axis is split into one that is kept and one that is reduced; one of the two has extent 1.
+    Each axis is split into a kept one and a reduced one; one of the two has extent 1.
     """
     extents, rank = call.shape(), call.rank()
     marks, whole = _marks(call, rank, axes), vector_of(call, extents)

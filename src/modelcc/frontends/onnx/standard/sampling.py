@@ -1,4 +1,4 @@
-"""Handlers of operators that read images between pixels."""
+"""Handlers of operators that sample images between pixels."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def max_roi_pool(call: Call) -> str:
     boxes = call.value(1)
     if boxes.type.rank != 2:
         call.fail(f"boxes [k, 5] are wanted, not {boxes.type}")
-    # The slices below would be content with more columns.
+    # The slices below would accept more columns.
     call.emitter.require([(boxes.type.shape[1], "==", 5)], call.source, True)
     numbers = cast(reshaped(part(boxes, 1, 0, 1), boxes.type.shape[0]), I64)
     op = MaxRoiPool(height, width, call.attrs.number("spatial_scale", 1.0))
@@ -66,14 +66,14 @@ def max_roi_pool(call: Call) -> str:
 
 
 def _images(call: Call, op: BoxPool) -> tuple[str, str]:
-    """The images, and with channels last: one of them, or both where a run's sizes decide."""
+    """The images, with channels last: one of them, or both if run-time sizes decide."""
     if call.type().rank != 4:
         call.fail(f"images [n, c, h, w] are wanted, not {call.type()}")
     x, boxes = call.value(0), call.type(1).shape[0]
     turned = worth_turning(x.type, boxes, op.height * op.width)
     if isinstance(turned, int):
         return ("", permuted(x, 0, 2, 3, 1).name) if turned else (x.name, "")
-    # Rows, not images: pixels stay one axis of the copy, which is then made in blocks.
+    # Rows, not images: pixels stay one axis of the copy, which is then blocked.
     rows = part(x, 2, 0, x.type.shape[2] * turned)
     return x.name, permuted(rows, 0, 2, 3, 1).name
 

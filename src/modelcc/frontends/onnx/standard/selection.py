@@ -1,6 +1,6 @@
-"""Handlers of what selects by value: top-k, non-zero, compress, unique, suppression of boxes.
+"""Handlers of selection by value: top-k, non-zero, compress, unique, non-maximum suppression.
 
-The ops give results with room for the most there can be, and a count, to which these are cut.
+The ops' results are allocated for the maximum count, and sliced to the actual one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Handlers of sequences and optional values, which are gone after import."""
+"""Handlers of sequences and optional values, which do not exist after import."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def at(call: Call) -> str:
 
 
 def insert(call: Call) -> str:
-    """At a position that is only known at run time if all elements are alike."""
+    """At a position only known at run time if all elements are equal."""
     elements, new = call.elements(0), call.input(1)
     if not call.has(2):
         return call.group(SequenceValue((*elements, new)))
@@ -93,7 +93,7 @@ def _require_alike(call: Call, elements: tuple[str, ...]) -> None:
 
 
 def stacked(call: Call, elements: tuple[str, ...], axis: int) -> str:
-    """Elements of one shape along a new ``axis``."""
+    """Elements of one shape stacked along a new ``axis``."""
     parts: list[str] = []
     for element in elements:
         shape = call.type_of(element).shape
@@ -143,7 +143,7 @@ def concat(call: Call) -> str:
 
 
 def map_(call: Call) -> tuple[str, ...]:
-    """The body once for each element; operands that are no sequences are the same for all."""
+    """The body once per element; operands that are not sequences are the same for all."""
     count = len(call.elements(0))
     operands = [
         call.elements(i) if call.find_group(i) is not None else (name,) * count

@@ -74,7 +74,7 @@ def reshape(call: Call) -> str:
 
 
 def resolved(call: Call, target: tuple[Index, ...], keep_zeros: bool) -> tuple[Index, ...]:
-    """A Reshape target without 0 (copy) and -1 (infer)."""
+    """A Reshape target with 0 (copy) and -1 (infer) resolved."""
     source = call.shape()
     if not keep_zeros and any(t == 0 and i >= len(source) for i, t in enumerate(target)):
         call.fail(f"shape {list(target)} copies dimensions that the operand does not have")
@@ -115,7 +115,7 @@ def squeeze(call: Call) -> str:
     extents, axes = call.shape(), call.axes(1, 13, repeated=True)
     if axes is None:
         axes = tuple(i for i, d in enumerate(extents) if d == 1)
-        # The rank of the result must be known: a named dimension is no 1, or the run ends.
+        # The rank of the result must be known: a symbolic extent is not 1, else the run fails.
         named = [d for d in dict.fromkeys(extents) if not isinstance(d, int)]
         call.emitter.require([(d, "!=", 1) for d in named], call.source, always=True)
     for a in axes:
@@ -181,7 +181,7 @@ def slice_(call: Call) -> str:
         axes = call.integers(3, "axes") if call.has(3) else tuple(range(len(starts)))
         steps = call.integers(4, "steps") if call.has(4) else (1,) * len(starts)
     if any(compare(p, "<", 0, call.bounds) is None for p in (*starts, *ends)):
-        return runtime_shape.slice_(call)  # a run can tell whether it counts from the end
+        return runtime_shape.slice_(call)  # its sign is known at run time
     if not len(starts) == len(ends) == len(axes) == len(steps):
         call.fail("starts, ends, axes and steps have different lengths")
     if 0 in steps:

@@ -47,7 +47,7 @@ def _length(call: Call, extent: Index, form: Form) -> Index:
 
 
 def _along_dynamic_axis(call: Call, form: Form) -> str:
-    """Along an axis that is computed at run time: x as [before, along, after, parts]."""
+    """Along an axis computed at run time: x as [before, along, after, parts]."""
     *extents, parts = call.shape()
     static = [extent for extent in extents if isinstance(extent, int)]
     if len(static) == len(extents) and parts == 2 and not call.has(1) and not form.onesided:
@@ -66,7 +66,7 @@ def _along_dynamic_axis(call: Call, form: Form) -> str:
 
 
 def _along_one_of(call: Call, form: Form, extents: Sequence[int]) -> str:
-    """Along every axis, of which the one that is asked for is taken: their matrices are known."""
+    """Along every axis, then the requested one is selected: their matrices are constants."""
     rank = len(extents)
     axis = axes_at(call, 2, rank + 1).name
     result = transformed(call, call.input(0), 0, form, extents[0])
@@ -103,7 +103,7 @@ def stft(call: Call) -> str:
 
 
 def mel_weight_matrix(call: Call) -> str:
-    """Triangles over the frequencies of a spectrum, evenly spaced in mel."""
+    """Triangular filters over the frequencies of a spectrum, evenly spaced on the mel scale."""
     bins = call.index(0, "num_mel_bins", Range(0, None))
     length = call.index(1, "dft_length", Range(1, None))
     rows = floordiv(length, 2) + 1
@@ -124,7 +124,7 @@ def mel_weight_matrix(call: Call) -> str:
 
 
 def _mel_places(call: Call, bins: Index, length: Index) -> Value:
-    """Where the triangles begin, peak and end: f64[bins + 2] whole numbers of the spectrum."""
+    """The start, peak and end bins of the filters: f64[bins + 2] integral bins."""
     rate, low, high = (of(Reshape((1,)), of(ew.Cast(F64), call.value(i))) for i in (2, 3, 4))
 
     def mel(edge: Value) -> Value:
@@ -142,7 +142,7 @@ def _mel_places(call: Call, bins: Index, length: Index) -> Value:
 
 
 def window(call: Call) -> str:
-    """The standard's definition, which takes a negative size for none; onnxruntime refuses it."""
+    """The standard's definition, in which a negative size counts as 0; onnxruntime rejects it."""
     (size,) = call.indices(0, "size", Range())
     if compare(size, ">=", 0, call.bounds) is False:
         call.fail(f"a window of {size} numbers")

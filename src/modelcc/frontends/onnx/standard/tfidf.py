@@ -28,7 +28,7 @@ class _Pool:
 
 
 def vectorizer(call: Call) -> str:
-    """Row by row; a vector is one row, and its result too."""
+    """Row by row; a vector is one row, and so is its result."""
     if call.dtype() not in (I32, I64, STRING):
         unsupported(f"elements of type {call.dtype()}")
     x, single = value_of(call), call.rank() == 1
@@ -51,7 +51,7 @@ def value_of(call: Call) -> Value:
 
 
 def _counts(call: Call, x: Value, width: int) -> tuple[Value, tuple[int, ...]]:
-    """Counts of all n-grams, and a column of zeros; the result's columns these belong to."""
+    """Counts of all n-grams, and a column of zeros; the result's columns they belong to."""
     attrs = call.attrs
     parts: list[Value] = []
     order: list[int] = []
@@ -71,7 +71,7 @@ def _counts(call: Call, x: Value, width: int) -> tuple[Value, tuple[int, ...]]:
 
 
 def _pools(call: Call) -> Iterator[_Pool]:
-    """The pool in order of length; attribute ``ngram_counts`` tells where each length starts."""
+    """The pool in order of length; attribute ``ngram_counts`` has the start of each length."""
     attrs = call.attrs
     items: Array = (
         np.array(attrs.texts("pool_strings"), object)
@@ -89,7 +89,7 @@ def _pools(call: Call) -> Iterator[_Pool]:
 
 
 def _occurrences(call: Call, x: Value, pool: _Pool, step: int) -> Value:
-    """How often each n-gram occurs with its elements ``step`` apart, [rows, count]."""
+    """The number of occurrences of each n-gram with skip distance ``step``, [rows, count]."""
     rows, width = x.type.shape
     length = pool.grams.shape[1]
     places = width - (length - 1) * step
@@ -104,7 +104,7 @@ def _occurrences(call: Call, x: Value, pool: _Pool, step: int) -> Value:
 
 
 def _weighted(call: Call, counts: Value) -> Value:
-    """Counts, or weights of what occurs, or their product."""
+    """Counts (TF), weights of occurring n-grams (IDF), or their product."""
     mode = call.option("mode", ("TF", "IDF", "TFIDF"))
     if mode == "TF" or not call.attrs.has("weights"):
         return _occurs(counts) if mode == "IDF" else counts

@@ -1,4 +1,4 @@
-"""Tile: blocks as long as they lie side by side in both tensors, repeated."""
+"""Tile: copies of the largest blocks that are contiguous in both tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from modelcc.ops.shape import Reshape, Tile
 
 
 def tile(call: Call) -> str:
-    """Before opset 6, so many tiles along one axis."""
+    """Before opset 6, a number of tiles along one axis."""
     repeats = call.indices(1, "repeats", Range(0, None))
     if call.opset < 6:
         axis = call.normal(call.integers(2, "axis")[0], call.rank())
@@ -27,10 +27,10 @@ def tile(call: Call) -> str:
 
 
 def _in_blocks(call: Call, repeats: Sequence[Index]) -> str:
-    """Tiles in numbers that a run finds: it finds what is a block, too.
+    """Tiles with repeats known at run time: the blocks are determined at run time, too.
 
-    The last axis that is repeated and those inside it are one block, whose repetitions follow one
-    another; the others are walked one by one.
+    The last axis that is repeated and those inside it form one block, whose repetitions are
+    contiguous; the others are iterated one by one.
     """
     extents = call.shape()
     once = [maximum(1 - maximum(r - 1, 1 - r), 0) for r in repeats]

@@ -38,7 +38,7 @@ def spatial(call: Call) -> tuple[Index, ...]:
 def geometry(call: Call, kernel: tuple[int, ...], crops: bool = False) -> Geometry:
     """The window of a convolution or pooling with this kernel.
 
-    Automatic pads of strides that step over elements are below 0 if ``crops``, else 0.
+    Automatic pads for strides larger than the window are negative if ``crops``, else 0.
     """
     sizes = spatial(call)
     rank = len(sizes)
@@ -53,9 +53,9 @@ def geometry(call: Call, kernel: tuple[int, ...], crops: bool = False) -> Geomet
 def pooled(call: Call, inside: bool = False) -> Geometry:
     """The window of a pooling.
 
-    As in onnxruntime one that is larger than its padded input has one position, unless it is so
-    by its stride or more: numbers of steps are rounded towards zero.  What it has beyond the
-    input is padding, or if ``inside`` is not counted, as that of a partial window is not.
+    As in onnxruntime, one larger than its padded input has one position, unless it exceeds it by
+    its stride or more: numbers of steps are rounded towards zero.  Its excess over the input is
+    padding, or if ``inside`` is not counted, as for a partial window.
     """
     window = geometry(call, call.attrs.integers("kernel_shape"), crops=True)
     for name, pads in (("before", window.before), ("after", window.after)):
@@ -74,25 +74,25 @@ def pooled(call: Call, inside: bool = False) -> Geometry:
 
 
 def _rounds_alike(call: Call, room: Index, stride: int) -> bool:
-    """Whether as many steps fit whether they are rounded towards zero or down."""
+    """Whether rounding towards zero or down gives the same number of steps."""
     return stride == 1 or bool(compare(room, ">=", 0, call.bounds))
 
 
 def _reaching(call: Call, room: Index, after: Index, stride: int) -> Index:
-    """Padding as far as a single window that is too large."""
+    """Padding up to the end of a single oversized window."""
     if _rounds_alike(call, room, stride):
         return after
     return simplify(after + minimum(maximum(-room, 0), stride - 1), call.bounds)
 
 
 def _flush(call: Call, room: Index, after: Index, stride: int) -> Index:
-    """Padding without what no window reads, with which ``ceil_mode`` adds only a single one that
-    is too large."""
+    """Padding without elements that no window reads, with which ``ceil_mode`` adds only a single
+    oversized one."""
     return simplify(after - mod(maximum(room, 0), stride), call.bounds)
 
 
 def per_axis(call: Call, name: str, rank: int) -> tuple[int, ...]:
-    """An attribute with a positive number for each spatial axis; 1 where it is absent."""
+    """An attribute with a positive number per spatial axis; 1 if absent."""
     values = call.attrs.integers(name, (1,) * rank)
     if len(values) != rank:
         call.fail(f"{name} {list(values)} has not {rank} entries, one for each spatial axis")
@@ -105,7 +105,7 @@ Pads = tuple[tuple[Index, ...], tuple[Index, ...]]
 
 
 def explicit_pads(call: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The attribute ``pads``: all the fronts, then all the ends."""
+    """The attribute ``pads``: all starts, then all ends."""
     pads = call.attrs.integers("pads", (0,) * 2 * rank)
     if len(pads) != 2 * rank:
         call.fail(f"pads {list(pads)} has not {2 * rank} entries, two for each spatial axis")
@@ -135,14 +135,14 @@ def _pads(
 
 
 def halves(totals: tuple[Index, ...], upper: bool) -> Pads:
-    """Pads split evenly; the odd one goes to the end if ``upper``."""
+    """Pads split evenly; the odd element goes to the end if ``upper``."""
     smaller = tuple(floordiv(t, 2) for t in totals)
     larger = tuple(t - s for t, s in zip(totals, smaller, strict=True))
     return (smaller, larger) if upper else (larger, smaller)
 
 
 def _cropped(call: Call, totals: tuple[Index, ...], mode: str) -> Pads:
-    """Pads whose smaller ones are rounded towards zero where they crop, as onnxruntime's are."""
+    """Pads with the smaller side rounded towards zero if negative, as in onnxruntime."""
     odd = 0 if mode == "SAME_UPPER" else 1
     before = tuple(
         simplify(floordiv(maximum(t + odd, 0), 2) - floordiv(maximum(-t - odd, 0), 2), call.bounds)
@@ -152,7 +152,7 @@ def _cropped(call: Call, totals: tuple[Index, ...], mode: str) -> Pads:
 
 
 def _same_total(call: Call, size: Index, reach: int, stride: int, crops: bool) -> Index:
-    """Padding that makes the output ``ceil(size / stride)`` long; below 0 if it ``crops``."""
+    """Padding for an output of ``ceil(size / stride)``; negative if it ``crops``."""
     if stride == 1:
         return reach - 1
     needed = (ceildiv(size, stride) - 1) * stride + reach - size

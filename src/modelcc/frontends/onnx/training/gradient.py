@@ -19,7 +19,7 @@ def gradient(call: Call) -> tuple[str, ...]:
         call.fail(f"xs {list(names)} are not its first operands, {list(call.labels)}")
     xs = [emitter.stored(x) for x in call.inputs[: len(names)]]
     result = emitter.stored(y)
-    # The xs are independent of each other, whatever one of them is computed from.
+    # The xs are independent of each other, even if one is computed from another.
     nodes = [node for node in emitter.builder.nodes() if not set(node.outputs) <= set(xs)]
     try:
         found = adjoints(call, nodes, {result: filled(call, result, 1.0)}, xs)

@@ -34,7 +34,7 @@ def _regularised(call: Call, x: Value, gradient: Value) -> Value:
 
 
 def adagrad(call: Call) -> tuple[str, ...]:
-    """Duchi et al. 2011: rates fall with the sum of the squares of past gradients."""
+    """Duchi et al. 2011: rates decrease with the sum of squared past gradients."""
     rate, step = _rate_and_step(call)
     rate = rate / (step * call.attrs.number("decay_factor", 0.0) + 1.0)
     epsilon = call.attrs.number("epsilon", 0.0)
@@ -49,7 +49,7 @@ def adagrad(call: Call) -> tuple[str, ...]:
 
 
 def momentum(call: Call) -> tuple[str, ...]:
-    """Gradient descent with momentum, Nesterov's or the plain one."""
+    """Gradient descent with momentum, Nesterov's or plain."""
     rate, step = _rate_and_step(call)
     alpha, beta = call.attrs.number("alpha"), call.attrs.number("beta")
     mode = call.attrs.text("mode")
@@ -68,7 +68,7 @@ def momentum(call: Call) -> tuple[str, ...]:
 
 
 def adam(call: Call) -> tuple[str, ...]:
-    """Kingma and Ba 2015; averages are corrected for starting at 0, but not at the first step."""
+    """Kingma and Ba 2015; averages are bias-corrected, but not at the first step."""
     rate, step = _rate_and_step(call)
     attrs = call.attrs
     alpha, beta = attrs.number("alpha", 0.9), attrs.number("beta", 0.999)
