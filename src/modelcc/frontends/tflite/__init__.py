@@ -1,4 +1,4 @@
-"""The TFLite frontend: :func:`import_tflite` turns a model into a graph."""
+"""The TFLite frontend: :func:`import_tflite` converts a model to a graph."""
 
 from modelcc.frontends.tflite.frontend import import_tflite
 

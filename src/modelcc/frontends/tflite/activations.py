@@ -1,4 +1,4 @@
-"""Activations: operators of their own, and fused into others."""
+"""Activations: separate operators, and fused into others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from modelcc.ops.quant import limits
 
 
 def clipping(name: str) -> SingleResult:
-    """RELU and its kin; quantized numbers change their scale, too."""
+    """RELU and variants; quantized numbers are requantized as well."""
 
     def handler(call: TfliteCall) -> str:
         if not call.is_quantized:
@@ -44,7 +44,7 @@ def clipping(name: str) -> SingleResult:
 
 
 def function(op: Op, of_reals: Function) -> SingleResult:
-    """An op on floats, a table for quantized numbers."""
+    """An op on floats, a lookup table on quantized numbers."""
 
     def handler(call: TfliteCall) -> str:
         if call.is_quantized:
@@ -55,13 +55,13 @@ def function(op: Op, of_reals: Function) -> SingleResult:
 
 
 def gelu(call: TfliteCall) -> str:
-    """GELU, maybe by its tanh approximation."""
+    """GELU, optionally by its tanh approximation."""
     op = ac.Gelu("tanh" if call.flag("approximate") else "none")
     return function(op, op.evaluate)(call)
 
 
 def hard_swish(call: TfliteCall) -> str:
-    """HARD_SWISH; of bytes a table of what TFLite computes with 16 bits."""
+    """HARD_SWISH; for 8-bit types a table of TFLite's 16-bit computation."""
     if not call.is_quantized:
         return of(ac.HardSwish(), call.value(0)).name
     return from_table(call, _hard_swish_table(call))
@@ -92,7 +92,7 @@ def _hard_swish_table(call: TfliteCall) -> Array:
 
 
 def _of_16_bits(real: float) -> tuple[int, int]:
-    """A multiplier of 15 bits, and its exponent."""
+    """A 15-bit multiplier, and its exponent."""
     multiplier, exponent = multiplier_and_shift(real)
     return 0x7FFF if multiplier >= 0x7FFF0000 else (multiplier + (1 << 15)) >> 16, exponent
 
@@ -134,14 +134,14 @@ def prelu(call: TfliteCall) -> str:
 
 
 def _either(call: TfliteCall, x: Value, greater: Value, lesser: Value) -> str:
-    """``greater`` where ``x`` is 0 or more, as the result's numbers."""
+    """``greater`` where ``x`` is at least 0, else ``lesser``, saturated to the result's type."""
     chosen = of(ew.Where(), of(GreaterOrEqual(), x, x.lift(0)), greater, lesser)
     low, high = (int(limit) for limit in limits(call.result_dtype))
     return saturated(chosen, call.result().zero, (low, high), call.result_dtype).name
 
 
 def of_16_bits(own: SingleResult, op: Op, of_reals: Function) -> SingleResult:
-    """A function that has kernels of its ``own`` for numbers of 16 bits."""
+    """A function with its ``own`` kernels for 16-bit numbers."""
     plain = function(op, of_reals)
 
     def handler(call: TfliteCall) -> str:
@@ -151,7 +151,7 @@ def of_16_bits(own: SingleResult, op: Op, of_reals: Function) -> SingleResult:
 
 
 def activated(call: TfliteCall, x: Value) -> Value:
-    """``x`` with the activation that is fused into the operator."""
+    """``x`` after the operator's fused activation."""
     return applied(call.word("fused_activation_function", "NONE"), x)
 
 

@@ -1,4 +1,4 @@
-"""Arrays made of others by rules of their own: diagonals, sparse forms, reversed parts, buckets."""
+"""Array operators: diagonals, sparse forms, partial reversal, bucketization."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from modelcc.ops.time_axis import ReverseSequence
 
 
 def matrix_diag(call: TfliteCall) -> str:
-    """MATRIX_DIAG: rows as the diagonals of matrices of zeros."""
+    """MATRIX_DIAG: rows as the diagonals of zero matrices."""
     shape = call.shape()
     square = (*shape, shape[-1])
     row = of(Reshape((*shape[:-1], 1, shape[-1])), call.value(0))
@@ -28,7 +28,7 @@ def matrix_diag(call: TfliteCall) -> str:
 
 
 def matrix_set_diag(call: TfliteCall) -> str:
-    """MATRIX_SET_DIAG: matrices with other diagonals."""
+    """MATRIX_SET_DIAG: matrices with their diagonals replaced."""
     shape = call.shape()
     column = of(Reshape((*call.shape(1), 1)), call.value(1))
     if shape[-2] == call.shape(1)[-1]:
@@ -43,7 +43,7 @@ def _on_diagonal(call: TfliteCall, shape: tuple[Index, ...]) -> Value:
 
 
 def sparse_to_dense(call: TfliteCall) -> str:
-    """SPARSE_TO_DENSE: values at places of an array of one other value."""
+    """SPARSE_TO_DENSE: values scattered into an array filled with a default value."""
     shape = call.indices(1, "shape")
     dense = call.emit(Expand(shape), call.input(3))
     count = call.shape()[0] if call.rank() else 1
@@ -54,20 +54,20 @@ def sparse_to_dense(call: TfliteCall) -> str:
 
 
 def reverse_sequence(call: TfliteCall) -> str:
-    """REVERSE_SEQUENCE: the first elements of each line in reverse order."""
+    """REVERSE_SEQUENCE: the first elements of each sequence reversed."""
     batch, time = (call.normal(call.integer(f"{n}_dim"), call.rank()) for n in ("batch", "seq"))
     return call.emit(ReverseSequence(batch, time), call.input(0), call.input(1))
 
 
 def unique(call: TfliteCall) -> tuple[str, str]:
-    """UNIQUE: the different elements as they come, and which one each is."""
+    """UNIQUE: the unique elements in order of occurrence, and the inverse indices."""
     values, _, inverse, _ = different(call, call.input(0), None, False)
     wanted = call.results[1].dtype
     return values, inverse if wanted in (None, I64) else call.emit(ew.Cast(wanted), inverse)
 
 
 def bucketize(call: TfliteCall) -> str:
-    """BUCKETIZE: how many boundaries are not above each number."""
+    """BUCKETIZE: the number of boundaries not above each number."""
     given = call.op.options.get("boundaries")
     if not isinstance(given, tuple):
         call.fail("it has no boundaries")

@@ -1,4 +1,4 @@
-"""One TFLite operator under conversion, as its handler sees it."""
+"""One TFLite operator under conversion, as its handler receives it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from modelcc.ops.arithmetic import Value
 from modelcc.ops.quant import limits
 
 QUANTIZED = (I8, U8, I16)
-"""Types whose numbers stand for reals, by their tensor's quantization."""
+"""Types whose numbers represent reals by their tensor's quantization."""
 
 
 class InlineSubgraph(Protocol):
-    """Converts a subgraph in place, with values for its inputs; its results.
+    """Converts a subgraph inline, with values for its inputs; returns its results.
 
-    One that is run ``once`` tells what variables are before the first call.
+    One that is run ``once`` initialises variables before the first call.
     """
 
     def __call__(
@@ -34,9 +34,9 @@ class InlineSubgraph(Protocol):
 
 
 class SubgraphBody(Protocol):
-    """Converts a subgraph into a graph of its own, the body of a branch or a loop.
+    """Converts a subgraph into its own graph, the body of a branch or a loop.
 
-    If one is ``following``, it is run on the results; its own come before these.
+    If ``following`` is given, it is run on the results; its own results come before these.
     """
 
     def __call__(
@@ -46,7 +46,8 @@ class SubgraphBody(Protocol):
 
 @dataclass(frozen=True)
 class TfliteCall(Conversion):
-    """What handlers get: the operator with its options, and what the file says of its tensors.
+    """What handlers receive: the operator with its options, and the file's declarations of its
+    tensors.
 
     ``operands`` and ``results`` are tensors; an absent operand is None.  ``once``: the operator is
     run before the first call only.
@@ -62,26 +63,26 @@ class TfliteCall(Conversion):
     body: SubgraphBody
 
     def flag(self, name: str) -> bool:
-        """An option that holds or not."""
+        """A boolean option."""
         return bool(self.op.options.get(name, False))
 
     def integer(self, name: str, default: int = 0) -> int:
-        """An option that is a whole number."""
+        """An integer option."""
         found = self.op.options.get(name, default)
         return found if isinstance(found, int) else default
 
     def number(self, name: str, default: float = 0.0) -> float:
-        """An option that is a number."""
+        """A floating-point option."""
         found = self.op.options.get(name, default)
         return float(found) if isinstance(found, int | float) else default
 
     def word(self, name: str, default: str = "") -> str:
-        """An option that is a text or a name of an enumeration."""
+        """An option that is a string or an enumeration's name."""
         found = self.op.options.get(name, default)
         return found if isinstance(found, str) else default
 
     def tuple(self, name: str) -> tuple[int, ...] | None:
-        """An option that is a list of whole numbers; None if there is none."""
+        """An option that is a list of integers; None if absent."""
         found = self.op.options.get(name)
         if not isinstance(found, tuple):
             return None
@@ -89,7 +90,7 @@ class TfliteCall(Conversion):
 
     @property
     def result_dtype(self) -> DType:
-        """Of the first result."""
+        """The dtype of the first result."""
         found = self.results[0].dtype
         if found is None:
             unsupported(f"its result is of {self.results[0].type}")
@@ -97,11 +98,11 @@ class TfliteCall(Conversion):
 
     @property
     def is_quantized(self) -> bool:
-        """Whether its result's numbers stand for reals."""
+        """Whether its result is quantized."""
         return self.result_dtype in QUANTIZED and self.results[0].quantization is not None
 
     def quantization(self, i: int) -> TfliteQuantization:
-        """The parameters of operand ``i``."""
+        """The quantization parameters of operand ``i``."""
         tensor = self.operands[i] if i < len(self.operands) else None
         found = None if tensor is None else tensor.quantization
         if found is None:
@@ -109,11 +110,11 @@ class TfliteCall(Conversion):
         return found
 
     def single(self, i: int) -> TfliteQuantization:
-        """The parameters of operand ``i``, one scale and zero point for all of it."""
+        """The quantization parameters of operand ``i``, per tensor."""
         return self._checked(self.quantization(i), self.labels[i], self.dtype(i))
 
     def result(self, i: int = 0) -> TfliteQuantization:
-        """The parameters of result ``i``, one scale and zero point for all of it."""
+        """The quantization parameters of result ``i``, per tensor."""
         tensor = self.results[i]
         if tensor.quantization is None or tensor.dtype is None:
             self.fail(f"result {tensor.name!r} has no quantization parameters")
@@ -130,7 +131,7 @@ class TfliteCall(Conversion):
         return found
 
     def variable(self, i: int) -> Value:
-        """What operand ``i``, a variable tensor, is now; at first what stands for 0."""
+        """The current value of operand ``i``, a variable tensor; initially its zero point."""
         tensor = self.operands[i] if i < len(self.operands) else None
         if tensor is None or not tensor.variable or tensor.dtype is None or not tensor.shape:
             self.fail(f"operand {i} must be a variable tensor of known shape")
@@ -141,14 +142,14 @@ class TfliteCall(Conversion):
         return Value(self, self.states.read(name, type, self.emitter))
 
     def keep(self, i: int, value: Value) -> None:
-        """Give operand ``i``, a variable tensor, a new value."""
+        """Updates operand ``i``, a variable tensor, with a new value."""
         self.states.write(self._state_name(i), value.name, self.emitter)
 
     def _state_name(self, i: int) -> str:
         return self.labels[i] or f"state{self.op.inputs[i]}"
 
     def as_value(self, name: str) -> Value:
-        """A value by name, for arithmetic."""
+        """A value by name, with overloaded arithmetic."""
         return Value(self, name)
 
     def require_float(self, i: int = 0) -> None:

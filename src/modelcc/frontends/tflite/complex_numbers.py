@@ -1,4 +1,4 @@
-"""Complex numbers, which TFLite makes by Fourier transforms only: pairs of real values."""
+"""Complex numbers, which TFLite produces by Fourier transforms only: pairs of real values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from modelcc.ops.broadcast import reshaped
 
 
 def rfft2d(call: TfliteCall) -> str:
-    """RFFT2D: along the last axis the first half of the spectrum, then along the one before."""
+    """RFFT2D: the half spectrum along the last axis, then a transform along the one before."""
     call.require_float()
     lengths = call.integers(1, "lengths")
     if len(lengths) != 2 or call.rank() < 2:
@@ -48,7 +48,7 @@ def imag(call: TfliteCall) -> str:
 
 
 def of_each_part(handler: SingleResult) -> SingleResult:
-    """An operator that moves elements, which does the same to both parts of complex ones."""
+    """A data movement operator, applied to both parts of complex operands."""
 
     def either(call: TfliteCall) -> str:
         found = call.find_group(0)

@@ -1,4 +1,4 @@
-"""IF, WHILE and CALL, which run subgraphs, and variables, to which one gives first values."""
+"""IF, WHILE and CALL, which run subgraphs, and variables, which CALL_ONCE initialises."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from modelcc.ir.types import I64, TensorType
 
 
 def if_(call: TfliteCall) -> tuple[str, ...]:
-    """IF: one of two subgraphs on all operands but the first, the condition."""
+    """IF: one of two subgraphs on all operands except the first, the condition."""
     then, other = (call.integer(f"{side}_subgraph_index", -1) for side in ("then", "else"))
     condition, operands = call.known(0), call.inputs[1:]
     if condition is not None and not is_symbolic(condition):
@@ -31,7 +31,7 @@ def if_(call: TfliteCall) -> tuple[str, ...]:
 
 
 def while_(call: TfliteCall) -> tuple[str, ...]:
-    """WHILE: a subgraph on its own results, as long as another one on them says so."""
+    """WHILE: a subgraph on its own results, while another subgraph on them yields true."""
     condition, body = (call.integer(f"{part}_subgraph_index", -1) for part in ("cond", "body"))
     counter = new_counter(call.bounds, "while")
     (first,) = call.inline(condition, call.inputs)
@@ -51,7 +51,7 @@ def call_(call: TfliteCall) -> tuple[str, ...]:
 
 
 def var_handle(call: TfliteCall) -> str:
-    """VAR_HANDLE: which variable this is, by its names."""
+    """VAR_HANDLE: a variable's identity, by its names."""
     names = (call.word("container"), call.word("shared_name"))
     label = "/".join(name for name in names if name) or "variable"
     return call.constant(np.asarray(call.states.handle(label)), I64)
@@ -65,7 +65,7 @@ def _variable(call: TfliteCall) -> str:
 
 
 def read_variable(call: TfliteCall) -> str:
-    """READ_VARIABLE: what the variable is now."""
+    """READ_VARIABLE: the variable's current value."""
     name = _variable(call)
     first = call.states.initial.get(name)
     tensor = call.results[0]

@@ -1,4 +1,5 @@
-"""The importer: the main subgraph of a TFLite model becomes a graph, operator by operator."""
+"""The importer: the main subgraph of a TFLite model is converted to a graph, operator by
+operator."""
 
 from __future__ import annotations
 
@@ -22,10 +23,11 @@ from modelcc.ir.index import Bounds
 from modelcc.ops.elementwise import Identity
 
 DEEPEST = 32
-"""Subgraphs within subgraphs."""
+"""Maximum nesting of subgraphs."""
 
 MOST_SHOWN = 60
-"""Characters of a tensor's name in messages: converters join those of all that they fused."""
+"""Characters of a tensor's name shown in messages: converters concatenate those of fused
+operators."""
 
 
 def convert(model: TfliteModel, ends: ModelEnds) -> Graph:
@@ -35,7 +37,7 @@ def convert(model: TfliteModel, ends: ModelEnds) -> Graph:
 
 @dataclass(frozen=True)
 class _TfliteScope:
-    """Values of a subgraph by the numbers of its tensors; ``None`` are those not to be had."""
+    """Values of a subgraph by tensor number; ``None`` are those that could not be imported."""
 
     subgraph: TfliteSubgraph
     emitter: Emitter
@@ -44,8 +46,8 @@ class _TfliteScope:
     values: dict[int, str | None] = field(default_factory=dict[int, str | None])
 
     def find(self, number: int) -> str | None:
-        """The value of a tensor; constants are noted when they are first read, and variables are
-        no values."""
+        """The value of a tensor; constants are noted when first read, and variables are not
+        values."""
         if number not in self.values:
             tensor = self.subgraph.tensors[number]
             if tensor.variable:
@@ -79,7 +81,7 @@ class _TfliteImporter:
         return self._finish(scope)
 
     def _finish(self, scope: _TfliteScope) -> Graph:
-        """The graph, its values called as in the model wherever names allow."""
+        """The graph, its values named as in the model wherever names allow."""
         states, builder = self._states.changed(), self._emitter.builder
         found = [scope.find(number) for number in scope.subgraph.outputs]
         results = [value for value in found if value is not None]
@@ -116,7 +118,7 @@ class _TfliteImporter:
                 scope.values[number] = results[n] if n < len(results) else None
 
     def _operator(self, op: TfliteOperator, scope: _TfliteScope) -> Sequence[str | None]:
-        """Results of an operator; none where it cannot be converted."""
+        """Results of an operator; none if it cannot be converted."""
         source = (*scope.prefix, _label(op, scope.subgraph))
         operands = ["" if number == -1 else scope.find(number) for number in op.inputs]
         handler = HANDLERS.get(op.name)
@@ -204,7 +206,7 @@ class _TfliteImporter:
 
 
 def _label(op: TfliteOperator, subgraph: TfliteSubgraph) -> str:
-    """Which operator of the user's model: its number, what it is, and its result."""
+    """The operator's location in the user's model: its number, kind, and result."""
     result = subgraph.tensors[op.outputs[0]].name if op.outputs else ""
     if len(result) > MOST_SHOWN:
         result = f"…{result[1 - MOST_SHOWN :]}"
@@ -217,7 +219,7 @@ def _missing(op: TfliteOperator) -> str:
 
 
 def _check_types(call: TfliteCall, results: Sequence[str]) -> None:
-    """What was converted is what the file says: :class:`ModelError` if it is not."""
+    """Checks converted types against the file's: :class:`ModelError` if they differ."""
     if len(results) != len(call.results):
         call.fail(f"{call.op.name} has {len(results)} results, not {len(call.results)}")
     for name, tensor in zip(results, call.results, strict=True):

@@ -1,4 +1,4 @@
-"""Convolutions: images are [N, H, W, C] in TFLite, so each is between two transposes."""
+"""Convolutions: TFLite images are [N, H, W, C], so each is between two transposes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _float(call: TfliteCall, op: Conv, order: tuple[int, ...]) -> str:
 
 
 def _integer(call: TfliteCall, op: Conv, order: tuple[int, ...]) -> Value:
-    """The convolution of numbers less their zero points, as the result's numbers."""
+    """The convolution of numbers minus their zero points, requantized to the result."""
     x, w = call.single(0), call.quantization(1)
     image, kernel = channels_first(call.value(0)), weights(call, 1, order)
     outputs = call.type_of(kernel.name).shape[0]
@@ -85,14 +85,14 @@ def _integer(call: TfliteCall, op: Conv, order: tuple[int, ...]) -> Value:
 
 
 def _wide_sums(op: Conv, image: Value, kernel: Value) -> Value:
-    """Sums of products of 16-bit numbers by bytes, in 64 bits."""
+    """Sums of products of 16-bit by 8-bit numbers, in 64 bits."""
     return of(op, of(ew.Cast(I64), image), of(ew.Cast(I64), kernel))
 
 
 def effective_scales(call: TfliteCall, axes: int, image: int = 0) -> Array | float:
-    """What sums are to be multiplied by: one number, or a column per output channel.
+    """The multipliers of accumulators: one number, or a column per output channel.
 
-    Of one scale the product is taken in f32 where TFLite's kernel for u8 does so.
+    With a single scale the product is computed in f32 where TFLite's kernel for u8 does so.
     """
     x, w, y = call.single(image), call.quantization(1), call.result()
     if call.dtype(image) == U8:
@@ -110,7 +110,7 @@ def weights(call: TfliteCall, i: int, order: tuple[int, ...]) -> Value:
 
 
 def _hybrid(call: TfliteCall, op: Conv, order: tuple[int, ...]) -> str:
-    """Floats by bytes: the floats of each image become bytes for the product."""
+    """Floats by 8-bit weights: each image is quantized dynamically for the product."""
     w = call.quantization(1)
     if w.zeros.any():
         unsupported("weights of bytes with a zero point by floats")

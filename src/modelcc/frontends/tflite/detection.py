@@ -1,4 +1,4 @@
-"""Detection: boxes without those that overlap a better one, and SSD's whole last step."""
+"""Detection: non-maximum suppression, and SSD postprocessing."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from modelcc.ops.views import part, reshaped
 
 
 def suppression(call: TfliteCall) -> tuple[str, ...]:
-    """NON_MAX_SUPPRESSION_V4 and V5: boxes by falling score, padded by zeros, and their number.
+    """NON_MAX_SUPPRESSION_V4 and V5: boxes by descending score, zero-padded, and their number.
 
-    V5 has the scores, too, which lose nothing where the deviation that it takes is 0.
+    V5 returns the scores, too, which do not decay as its sigma must be 0.
     """
     soft = call.op.name == "NON_MAX_SUPPRESSION_V5"
     if soft and np.asarray(call.array(5, "deviation")).item() != 0:
@@ -47,7 +47,7 @@ def suppression(call: TfliteCall) -> tuple[str, ...]:
 def _best(
     call: TfliteCall, boxes: Value, scores: Value, overlap: Value, least: Value, most: int
 ) -> tuple[Value, Value]:
-    """Which of the boxes remain, i64[most] with zeros behind, and how many, i64[1]."""
+    """Indices of the selected boxes, i64[most], zero-padded, and their number, i64[1]."""
     limit = call.literal(np.array([most]), I64)
     op = NonMaxSuppression(most)
     operands = (boxes, scores, limit, overlap, least)
@@ -59,8 +59,8 @@ def detection_postprocess(call: TfliteCall) -> tuple[str, ...]:
     """TFLite_Detection_PostProcess, by the best class of each anchor.
 
     Operands: encodings [1, n, 4], scores [1, n, classes], anchors [n, 4] as centre and size.
-    Results: corners [1, k, 4], classes [1, k], scores [1, k] and their number [1], in f32; zeros
-    behind.
+    Results: corners [1, k, 4], classes [1, k], scores [1, k] and their number [1], in f32;
+    zero-padded.
     """
     options = _flexible(call)
     if options.get("use_regular_nms"):
@@ -96,7 +96,7 @@ def _threshold(call: TfliteCall, options: dict[str, Any], name: str) -> Value:
 
 
 def _decoded(call: TfliteCall, options: dict[str, Any]) -> Value:
-    """Corners [n, 4] of encodings relative to anchors."""
+    """Corners [n, 4] from encodings relative to anchors."""
     n = call.shape()[1]
     code, anchors = reshaped(call.value(0), n, call.shape()[2]), call.value(2)
     y, x, h, w = (part(code, 1, i, 1) for i in range(4))
@@ -114,7 +114,7 @@ def _decoded(call: TfliteCall, options: dict[str, Any]) -> Value:
 
 
 def _flexible(call: TfliteCall) -> dict[str, Any]:
-    """The options of a custom operator, a map in FlexBuffers."""
+    """The options of a custom operator, a FlexBuffers map."""
     flexible: Any = import_module("flatbuffers.flexbuffers")
     try:
         found: object = flexible.Loads(bytes(call.op.custom or b""))
@@ -133,7 +133,7 @@ def _flexible(call: TfliteCall) -> dict[str, Any]:
 _MALFORMED = (
     ArithmeticError, AssertionError, LookupError, TypeError, ValueError, struct.error,
 )  # fmt: skip
-"""What the package that reads such maps ends with on other bytes."""
+"""Exceptions of the FlexBuffers package on invalid bytes."""
 
 _NEEDED = (
     "max_detections", "num_classes",

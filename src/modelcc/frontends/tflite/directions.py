@@ -1,4 +1,4 @@
-"""Recurrent operators that go through a sequence both ways: each way as one of its own."""
+"""Bidirectional recurrent operators: each direction as an operator of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OneWay = Callable[[TfliteCall], str]
 
 
 def picked(call: TfliteCall, places: Sequence[int]) -> TfliteCall:
-    """The same operator with the operands at ``places``, -1 for one that is absent."""
+    """The same operator with the operands at ``places``, -1 for an absent one."""
     given = [place if 0 <= place < len(call.inputs) else -1 for place in places]
     return replace(
         call,
@@ -28,7 +28,7 @@ def picked(call: TfliteCall, places: Sequence[int]) -> TfliteCall:
 def both_ways(
     call: TfliteCall, one_way: OneWay, forward: Sequence[int], backward: Sequence[int], more: int
 ) -> tuple[str, ...]:
-    """``one_way`` with the operands of each direction; their results, or both side by side.
+    """``one_way`` with the operands of each direction; their results, or both concatenated.
 
     Operands from ``more`` on belong to a second sequence, which is not supported.
     """

@@ -1,4 +1,4 @@
-"""Arithmetic, element by element: floats, integers and quantized numbers."""
+"""Elementwise arithmetic on floats, integers and quantized numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def sum_or_difference(op: Op) -> SingleResult:
 
 
 def _in_one_scale(call: TfliteCall, places: int) -> tuple[list[Value], float]:
-    """Both operands less their zero points, with fraction bits, in twice the greater scale."""
+    """Both operands minus their zero points, with fraction bits, at twice the larger scale."""
     scales = [np.float32(call.single(i).scale) for i in (0, 1)]
     twice = float(2 * max(scales))
     wide = [centred(call.value(i), call.single(i).zero) * (1 << places) for i in (0, 1)]
@@ -72,7 +72,7 @@ def add_n(call: TfliteCall) -> str:
 
 
 def plain(op: Op) -> SingleResult:
-    """An op on all operands, of numbers that stand for themselves."""
+    """An op on all operands, unquantized ones."""
 
     def handler(call: TfliteCall) -> str:
         if call.is_quantized:
@@ -84,7 +84,7 @@ def plain(op: Op) -> SingleResult:
 
 
 def greater_or_lesser(op: Op) -> SingleResult:
-    """MAXIMUM or MINIMUM; TFLite compares quantized numbers as they are."""
+    """MAXIMUM or MINIMUM; TFLite compares the raw quantized numbers."""
 
     def handler(call: TfliteCall) -> str:
         return of(op, call.value(0), call.value(1)).name
@@ -93,7 +93,7 @@ def greater_or_lesser(op: Op) -> SingleResult:
 
 
 def comparison(op: Op) -> SingleResult:
-    """A comparison; quantized numbers are brought to reals with 8 fraction bits."""
+    """A comparison; quantized numbers are rescaled to 8 fraction bits."""
 
     def handler(call: TfliteCall) -> str:
         tensors = [t for t in call.operands if t and t.quantization]
@@ -117,7 +117,7 @@ def floor_div(call: TfliteCall) -> str:
 
 
 def select(call: TfliteCall) -> str:
-    """SELECT and SELECT_V2; a vector of conditions in the former chooses rows."""
+    """SELECT and SELECT_V2; a vector of conditions in the former selects rows."""
     condition = call.value(0)
     rank, own = call.rank(1), call.rank(0)
     if call.op.name == "SELECT" and own == 1 and rank > 1:

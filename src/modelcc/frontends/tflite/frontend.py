@@ -1,4 +1,4 @@
-"""The entrance of the TFLite frontend: files and their bytes."""
+"""Entry point of the TFLite frontend: files and their bytes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from modelcc.ir.graph import Graph
 def import_tflite(source: str | Path | bytes, dims: Dims | None = None) -> Graph:
     """The graph of a TFLite file or its bytes; ``dims`` fixes or bounds its named dimensions.
 
-    :class:`ModelError` if the source is no such model, and :class:`UnsupportedModel`, listing every
-    operator, for what modelcc cannot import.
+    :class:`ModelError` if the source is not such a model, and :class:`UnsupportedModel`, listing
+    every operator, for what modelcc cannot import.
     """
     if isinstance(source, bytes):
         data, name = source, "model"

@@ -1,4 +1,4 @@
-"""Products: of rows by the transpose of weights [O, K], and of stacks of matrices."""
+"""Matrix products: rows by transposed weights [O, K], and batched products."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from modelcc.ops.shape import Reshape, Transpose
 
 
 def fully_connected(call: TfliteCall) -> str:
-    """The product, in the shape that the options ask for."""
+    """The product, in the shape that the options specify."""
     if call.rank(1) != 2:
         call.fail(f"its weights are {call.type(1)}, not a matrix")
     outputs, depth = call.shape(1)
@@ -60,7 +60,7 @@ def _product(call: TfliteCall, x: Value) -> Value:
 
 
 def _hybrid(call: TfliteCall, x: Value) -> Value:
-    """Floats by bytes: the floats of each row become bytes for the product."""
+    """Floats by 8-bit weights: each row is quantized dynamically for the product."""
     w = call.quantization(1)
     if w.zeros.any():
         unsupported("weights of bytes with a zero point by floats")
@@ -70,7 +70,7 @@ def _hybrid(call: TfliteCall, x: Value) -> Value:
 
 
 def _bytes(call: TfliteCall, x: Value) -> Value:
-    """Products of bytes; TFLite's reference kernel rounds sums times doubles."""
+    """8-bit products; TFLite's reference kernel rounds accumulators times doubles."""
     w = call.quantization(1)
     zeros = [call.literal(np.asarray(call.single(0).zero), call.dtype())]
     if w.zeros.any():
@@ -82,7 +82,7 @@ def _bytes(call: TfliteCall, x: Value) -> Value:
 
 
 def _rounded(call: TfliteCall, sums: Value) -> Value:
-    """Sums times doubles, rounded once, as the result's numbers."""
+    """Accumulators times doubles, rounded once, as quantized results."""
     y, dtype = call.result(), call.result_dtype
     bounds = quantized_bounds(call.word("fused_activation_function", "NONE"), y, dtype)
     scales = effective_scales(call, -1)
@@ -95,7 +95,7 @@ def _rounded(call: TfliteCall, sums: Value) -> Value:
 
 
 def batch_matmul(call: TfliteCall) -> str:
-    """The product, either factor transposed if options say so; of floats, bytes or i16."""
+    """The product, either factor optionally transposed; of floats, 8-bit numbers or i16."""
     factors = [_factor(call, i, flag) for i, flag in enumerate(("adj_x", "adj_y"))]
     kinds = call.dtype(), call.dtype(1)
     if all(kind.is_float for kind in kinds):
@@ -116,7 +116,7 @@ def _factor(call: TfliteCall, i: int, flag: str) -> Value:
 
 
 def _sums(call: TfliteCall, factors: list[Value]) -> Value:
-    """Of products of numbers less their zero points, in 32 or 64 bits."""
+    """Sums of products of numbers minus their zero points, in 32 or 64 bits."""
     if call.dtype() == I16:
         return of(MatMul(), *(of(ew.Cast(I64), factor) for factor in factors))
     zeros = [call.literal(np.asarray(call.single(i).zero), I8) for i in (0, 1)]

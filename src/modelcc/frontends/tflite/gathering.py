@@ -1,4 +1,4 @@
-"""Elements chosen by places that are data, orders, sums of segments, tensors made from sizes."""
+"""Gathers and scatters, top-k, segment sums, tensors created from sizes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def gather(call: TfliteCall) -> str:
 
 
 def _gathered_by_batch(call: TfliteCall, axis: int, batch: int) -> str:
-    """Slices of each part of ``batch`` axes, which operand and indices share."""
+    """Slices within ``batch`` leading axes, which operand and indices share."""
     rank, indices = call.rank(), call.rank(1)
     order = (*range(batch), axis, *range(batch, axis), *range(axis + 1, rank))
     pairs = of(Reshape((*call.shape(1), 1)), call.value(1))
@@ -74,7 +74,7 @@ def scatter_nd(call: TfliteCall) -> str:
 
 
 def one_hot(call: TfliteCall) -> str:
-    """ONE_HOT; places outside give no 1, negative ones, too."""
+    """ONE_HOT; indices out of range, including negative ones, give no 1."""
     depth = call.index(1, "depth")
     given = call.integer("axis", -1)
     axis = call.normal(given, call.rank() + 1)
@@ -96,7 +96,7 @@ def topk_v2(call: TfliteCall) -> tuple[str, ...]:
 
 
 def where(call: TfliteCall) -> str:
-    """WHERE: the places of what holds, a row for each."""
+    """WHERE: the indices of true elements, one row each."""
     x = call.value(0)
     held = x if not x.type.dtype.is_float else of(ew.NotEqual(), x, x.lift(0.0))
     return call.emit(Transpose((1, 0)), places(call, held.name))
@@ -124,7 +124,7 @@ def fill(call: TfliteCall) -> str:
 
 
 def range_(call: TfliteCall) -> str:
-    """RANGE from a start to before a limit."""
+    """RANGE from a start up to a limit, exclusive."""
     if call.result_dtype.is_float:
         start, limit, step = (call.array(i, "bounds").reshape(()).item() for i in range(3))
         count = max(0, int(np.ceil((limit - start) / step)))
@@ -141,7 +141,7 @@ def range_(call: TfliteCall) -> str:
 
 
 def dynamic_update_slice(call: TfliteCall) -> str:
-    """DYNAMIC_UPDATE_SLICE: a part put at places from memory, moved inside."""
+    """DYNAMIC_UPDATE_SLICE: an update written at run-time indices, clamped in bounds."""
     room = [Range(0, e - s) for e, s in zip(call.shape(), call.shape(1), strict=True)]
     known = call.known(2)
     if known is None:
@@ -160,7 +160,7 @@ def dynamic_update_slice(call: TfliteCall) -> str:
 
 
 def space_to_batch_nd(call: TfliteCall) -> str:
-    """SPACE_TO_BATCH_ND: the pixels of blocks as images of their own."""
+    """SPACE_TO_BATCH_ND: the pixels of blocks as separate images."""
     blocks, pads = call.integers(1, "blocks"), call.indices(2, "paddings")
     count, rank = len(blocks), call.rank()
     before = (0, *pads[::2], *(0,) * (rank - 1 - count))
@@ -196,7 +196,7 @@ def batch_to_space_nd(call: TfliteCall) -> str:
 
 
 def segment_sum(call: TfliteCall) -> str:
-    """SEGMENT_SUM: rows of ascending segments, the last of which says how many there are."""
+    """SEGMENT_SUM: rows of ascending segments; the last segment number gives their count."""
     known = call.known(1)
     if known is not None:
         return _combined(call, "add", int(np.asarray(known)[-1]) + 1)
@@ -209,7 +209,7 @@ def segment_sum(call: TfliteCall) -> str:
 
 
 def unsorted(reduction: Reduction) -> SingleResult:
-    """UNSORTED_SEGMENT_…: as many segments as the third operand says."""
+    """UNSORTED_SEGMENT_…: the third operand is the number of segments."""
 
     def handler(call: TfliteCall) -> str:
         return _combined(call, reduction, call.index(2, "number of segments"))
@@ -218,7 +218,7 @@ def unsorted(reduction: Reduction) -> SingleResult:
 
 
 def _combined(call: TfliteCall, reduction: Reduction, count: Index) -> str:
-    """Rows combined into what changes nothing; those of negative segments go into one more row."""
+    """Rows combined with the neutral element; those of negative segments go into an extra row."""
     shape, dtype = call.shape()[call.rank(1) :], call.dtype()
     low, high = limits(dtype)
     neutral = {"add": 0, "mul": 1, "max": low, "min": high}[reduction]

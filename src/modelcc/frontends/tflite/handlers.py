@@ -1,4 +1,4 @@
-"""Which handler converts an operator: the families' tables in one."""
+"""Handlers of all operators: the tables of the families merged."""
 
 from __future__ import annotations
 
@@ -35,4 +35,4 @@ HANDLERS: Handlers = MappingProxyType(
         **NORMALIZATION, **RNN,
     }
 )  # fmt: skip
-"""Handlers by the schema's names of operators, and of custom ones by theirs."""
+"""Handlers by the schema's names of operators, and of custom ones by their own."""

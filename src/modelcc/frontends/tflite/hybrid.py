@@ -1,4 +1,4 @@
-"""Products of floats by bytes: the floats of a row become bytes first, in the range they have."""
+"""Hybrid products of floats by 8-bit weights: rows are quantized dynamically, by their range."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from modelcc.ops.reduce import ReduceMax, ReduceMin
 
 @dataclass(frozen=True)
 class QuantizedRows:
-    """``x ~ factor * (numbers - offset)``, the numbers whole ones as f32; no offset is 0.
+    """``x ~ factor * (numbers - offset)``, the numbers integral f32; an absent offset is 0.
 
     ``factor`` and ``offset`` have extents of 1 along the axes of a row.
     """
@@ -27,7 +27,7 @@ class QuantizedRows:
 
     @property
     def centred(self) -> Value:
-        """The numbers less their offset."""
+        """The numbers minus their offset."""
         return self.numbers if self.offset is None else self.numbers - self.offset
 
     @property
@@ -37,7 +37,8 @@ class QuantizedRows:
 
 
 def product_by_bytes(x: Value, matrix: Value, scales: Value, asymmetric: bool) -> Value:
-    """f32 ``x[…, K]`` by i8 ``matrix[K, N]`` times ``scales``, one or N; rows of x become bytes."""
+    """f32 ``x[…, K]`` by i8 ``matrix[K, N]`` times ``scales``, one or N; rows of x are
+    quantized."""
     axes = (x.type.rank - 1,)
     rows = asymmetric_rows(x, axes) if asymmetric else symmetric_rows(x, axes)
     sums = of(ew.Cast(F32), of(MatMulInteger(), rows.bytes, matrix))
@@ -48,7 +49,7 @@ def product_by_bytes(x: Value, matrix: Value, scales: Value, asymmetric: bool) -
 
 
 def symmetric_rows(x: Value, axes: tuple[int, ...]) -> QuantizedRows:
-    """From -127 to 127 for the greatest magnitude along ``axes``; rows of zeros are 0."""
+    """-127 to 127 for the maximum magnitude along ``axes``; zero rows are 0."""
     size = of(ReduceMax(axes), of(ew.Abs(), x))
     none = of(ew.Equal(), size, size.lift(0.0))
     safe = of(ew.Where(), none, size.lift(1.0), size)
@@ -57,7 +58,7 @@ def symmetric_rows(x: Value, axes: tuple[int, ...]) -> QuantizedRows:
 
 
 def asymmetric_rows(x: Value, axes: tuple[int, ...]) -> QuantizedRows:
-    """From -128 to 127 for the range along ``axes`` and 0, which is a whole number."""
+    """-128 to 127 for the range along ``axes`` including 0, with an integral zero point."""
     zero = x.lift(0.0)
     low, high = (
         of(ew.Cast(F64), of(bound, of(found(axes), x), zero))
@@ -66,7 +67,7 @@ def asymmetric_rows(x: Value, axes: tuple[int, ...]) -> QuantizedRows:
     none = of(ew.Equal(), low, high)
     scale = of(ew.Where(), none, low.lift(1.0), (high - low) / 255.0)
     below, above = low / scale, high / scale
-    # Of both ends the one of the smaller error says what 0 is.
+    # The zero point is derived from the end of the range with the smaller error.
     nearer = of(ew.Less(), -below + 128.0, above + 127.0)
     place = of(ew.Where(), nearer, -below + -128.0, -above + 127.0)
     offset = of(ew.Cast(F32), half_away(of(Clip(-128.0, 127.0), place)))

@@ -1,4 +1,4 @@
-"""What a model takes and returns: names, types and named dimensions."""
+"""Inputs and outputs of a model: names, types and named dimensions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from modelcc.ir.types import STRING, DType, TensorType
 Dims = Mapping[str, int | Range]
 
 BATCH = "batch"
-"""The name of axis 0 where it is open: converters leave it so for the batch, of all inputs."""
+"""The name of a dynamic axis 0: converters leave it unknown for the batch, of all inputs."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class ModelEnds:
 
 
 def model_ends(model: TfliteModel, dims: Dims) -> ModelEnds:
-    """Of the main subgraph, called as its signature calls them, if it has just one.
+    """Of the main subgraph, named by its signature, if it has exactly one.
 
-    An open extent is called after its input and axis, but that of axis 0 ``batch``; ``dims`` fixes
-    or bounds names.
+    A dynamic extent is named after its input and axis, except that of axis 0, ``batch``; ``dims``
+    fixes or bounds names.
     """
     main = model.subgraphs[0]
     signatures = [s for s in model.signatures if s.subgraph == 0]
@@ -54,7 +54,7 @@ def model_ends(model: TfliteModel, dims: Dims) -> ModelEnds:
 def _unique(
     tensors: Sequence[TfliteTensor], numbers: Sequence[int], labels: Mapping[int, str], stem: str
 ) -> tuple[str, ...]:
-    """A name for each tensor; those that the file does not name are numbered."""
+    """A name for each tensor; unnamed ones are numbered."""
     names = Names()
     given = [labels.get(number) or tensors[number].name for number in numbers]
     return tuple(names.fresh(name or f"{stem}{n}") for n, name in enumerate(given))

@@ -1,4 +1,4 @@
-"""What a model keeps from call to call: variables by name, and variable tensors."""
+"""State that persists between calls: variables by name, and variable tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from modelcc.ir.types import Array, TensorType
 class Variables:
     """The states of a model under conversion by their names; ``emitter`` is that of its graph.
 
-    A state becomes an input when it is first read; what it is at the end becomes an output.
+    A state becomes an input when first read; its final value becomes an output.
     """
 
     def __init__(self, emitter: Emitter) -> None:
@@ -24,20 +24,20 @@ class Variables:
         self.initial: dict[str, Array] = {}
 
     def handle(self, name: str) -> int:
-        """A number that stands for the variable of this name."""
+        """The handle, a number, of the variable of this name."""
         self._handles.setdefault(name, len(self._handles))
         return self._handles[name]
 
     def named(self, handle: int) -> str:
-        """The name of the variable that a number stands for."""
+        """The name of the variable with this handle."""
         return list(self._handles)[handle]
 
     def begin(self, name: str, contents: Array) -> None:
-        """What the state is before the first call."""
+        """Sets the initial contents of a state."""
         self.initial[name] = contents
 
     def read(self, name: str, type: TensorType, emitter: Emitter) -> str:
-        """The value that the state has now, in the graph of ``emitter``."""
+        """The current value of the state, in the graph of ``emitter``."""
         if emitter is not self._emitter:
             unsupported(f"variable {name!r} is used in a branch or a loop")
         if name not in self._now:
@@ -48,7 +48,7 @@ class Variables:
         return self._now[name]
 
     def write(self, name: str, value: str, emitter: Emitter) -> None:
-        """Give the state a new value, one of the graph of ``emitter``."""
+        """Sets the state to a new value of the graph of ``emitter``."""
         type = emitter.type_of(value)
         if emitter.type_of(self.read(name, type, emitter)) != type:
             unsupported(f"variable {name!r} becomes {type}")
@@ -60,7 +60,7 @@ class Variables:
 
 
 def known_contents(emitter: Emitter, value: str) -> Array:
-    """What a variable is initialised with, which must be known."""
+    """The initial contents of a variable, which must be constant."""
     contents = emitter.contents(value)
     if contents is None or is_symbolic(contents):
         unsupported("a variable's first value is computed at run time")

@@ -1,4 +1,4 @@
-"""Whether two TFLite files compute the same, by LiteRT's reference kernels if it is installed."""
+"""Checks that two TFLite files compute the same, by LiteRT's reference kernels if installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PACKAGE = "ai_edge_litert"
 
 
 def compared_by_litert(first: bytes, second: bytes) -> str:
-    """In words, that random inputs give the same results bit by bit, or why that is not known.
+    """A message that random inputs give bit-identical results, or why that is unknown.
 
     :class:`ModelError` if results differ.
     """

@@ -1,4 +1,4 @@
-"""Functions of one quantized number as tables, made as TFLite makes them."""
+"""Lookup tables for functions of one quantized number, computed as in TFLite."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from modelcc.ops.quant import limits
 Function = Callable[[Array], Array]
 
 STEPS = 512
-"""Pieces of a function of 16-bit numbers, linear in each."""
+"""Segments of a piecewise linear function of 16-bit numbers."""
 
 
 def looked_up(call: TfliteCall, function: Function) -> str:
-    """``function`` of the reals that operand 0 stands for, as the result's numbers."""
+    """``function`` of the reals that operand 0 represents, as quantized results."""
     if call.dtype() == I16:
         return interpolated(call.value(0), _sampled(call.single(0), call.result(), function)).name
     if call.dtype() not in (I8, U8):
@@ -35,7 +35,7 @@ def looked_up(call: TfliteCall, function: Function) -> str:
 
 
 def from_table(call: TfliteCall, table: Array) -> str:
-    """The entry of ``table``, in the order of the numbers from the least on, of each byte."""
+    """For each 8-bit number its entry of ``table``, which is in ascending order of the numbers."""
     wide = of(ew.Cast(I32), call.value(0))
     place = wide + 128 if call.dtype() == I8 else wide
     return call.emit(Gather(0), call.constant(table, call.result_dtype), place.name)
@@ -47,7 +47,7 @@ def _numbers(dtype: DType) -> Array:
 
 
 def _quantized(reals: Array, own: TfliteQuantization, dtype: DType) -> Array:
-    """Reals of f32 as numbers, rounded half away from zero."""
+    """f32 reals quantized, rounded half away from zero."""
     steps = (reals * (np.float32(1) / np.float32(own.scale))).astype(np.float64)
     return np.clip(rounded(steps) + own.zero, *limits(dtype))
 
@@ -64,8 +64,8 @@ def _sampled(x: TfliteQuantization, y: TfliteQuantization, function: Function) -
 def sampled_table(
     scale: float, zero: int, own: float, own_zero: int, function: Function, kind: type[np.floating]
 ) -> Array:
-    """513 values of ``function`` at the ends of pieces, each shifted by half of the error that the
-    line to the next one has in the middle; arithmetic in ``kind``."""
+    """513 samples of ``function`` at segment ends, each shifted by half of the interpolation error
+    at the midpoint of the next segment; arithmetic in ``kind``."""
     least, most = (kind(scale) * kind(end - zero) for end in (-32768, 32767))
     low, high = (kind(own) * kind(end - own_zero) for end in (-32768, 32767))
     step = kind((most - least) / kind(STEPS))
@@ -83,7 +83,7 @@ def sampled_table(
 
 
 def interpolated(x: Value, table: Array) -> Value:
-    """i16 ``x`` by a table of 513 values, of which the upper nine bits choose a piece."""
+    """i16 ``x`` interpolated in a table of 513 values; the upper nine bits select the segment."""
     wide, down = of(ew.Cast(I32), x), BitShift(left=False)
     data = Value(x.build, x.build.constant(table, I32))
     piece = of(down, wide, wide.lift(7)) + 256

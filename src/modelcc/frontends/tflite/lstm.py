@@ -1,4 +1,4 @@
-"""LSTMs in floats: of one step, of a sequence, and of a sequence both ways.
+"""Floating-point LSTMs: one step, a sequence, and bidirectional.
 
 Sak et al., "Long short-term memory based recurrent neural network architectures", 2014; gates that
 share their parameters (CIFG): Greff et al., "LSTM: a search space odyssey", 2015.
@@ -39,11 +39,11 @@ from modelcc.ops.reduce import ReduceMean
 from modelcc.ops.shape import Concat, Transpose
 
 LEAST_VARIANCE = 1e-8
-"""Of gates that are all alike."""
+"""Variance assumed for gates that are all equal."""
 
 
 def unidirectional_sequence_lstm(call: TfliteCall) -> str:
-    """The outputs of all steps; output and cell are kept from call to call."""
+    """The outputs of all steps; output and cell states persist between calls."""
     own = LstmOperands(call)
     own.check()
     weights = call.dtype(own.operand(INPUT, "f"))
@@ -94,7 +94,7 @@ def _gates(own: LstmOperands, first: int) -> list[int]:
 
 
 def _matrix(own: LstmOperands, name: str, places: list[int]) -> dict[str, Value]:
-    """The transposed matrices of operands side by side; of bytes with the scale of each column."""
+    """The transposed matrices of operands, concatenated; 8-bit ones with a scale per column."""
     call = own.call
     matrix = of(Transpose((1, 0)), of(Concat(0), *map(call.value, places)))
     if call.dtype(places[0]) != I8:
@@ -108,7 +108,7 @@ def _matrix(own: LstmOperands, name: str, places: list[int]) -> dict[str, Value]
 
 
 def _product(own: LstmOperands, x: Value, captured: Mapping[str, Value]) -> Value:
-    """``x`` by a matrix that :func:`_matrix` made; its rows become bytes where this has bytes."""
+    """``x`` by a matrix from :func:`_matrix`; rows are quantized if it is 8-bit."""
     matrix, *scales = captured.values()
     if not scales:
         return of(MatMul(), x, matrix)
@@ -117,12 +117,12 @@ def _product(own: LstmOperands, x: Value, captured: Mapping[str, Value]) -> Valu
 
 
 def _now(at: Iteration, name: str) -> dict[str, Value]:
-    """A matrix that :func:`_matrix` made, within the loop."""
+    """A matrix from :func:`_matrix`, within the loop."""
     return {n: at[n] for n in (name, f"{name}.scales") if n in at}
 
 
 def _columns(own: LstmOperands, first: int) -> Value:
-    """Vectors of the gates, one after another."""
+    """Vectors of the gates, concatenated."""
     return of(Concat(0), *(own.call.value(own.operand(first, gate)) for gate in own.gates))
 
 
@@ -147,7 +147,7 @@ def _step(own: LstmOperands, at: Iteration, h: Value, c: Value) -> tuple[Value, 
 
 
 def _normalised(at: Iteration, gate: str, parts: dict[str, Value], c: Value) -> Value:
-    """What the function of a gate is applied to."""
+    """The preactivation of a gate."""
     x, peephole = parts[gate], at.get(f"peephole.{gate}")
     x = x if peephole is None else x + peephole * c
     norm = at.get(f"norm.{gate}")
@@ -179,7 +179,7 @@ def lstm(call: TfliteCall) -> str:
 
 _FORWARD = (0, *range(1, 18), 35, 36)
 _BACKWARD = (0, *range(18, 35), 37, 38)
-"""Operands of both directions, in the order of a single one."""
+"""Operands of the backward direction, in the order of a unidirectional operator."""
 
 
 def bidirectional_sequence_lstm(call: TfliteCall) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""UNIDIRECTIONAL_SEQUENCE_LSTM in bytes, its gates and cell of 16 bits."""
+"""UNIDIRECTIONAL_SEQUENCE_LSTM in 8 bits, with 16-bit gates and cell."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from modelcc.ops.quant_matmul import MatMulInteger
 
 WORDS, BYTES = (-32768, 32767), (-128, 127)
 HIDDEN = 4
-"""The intermediate tensor that says how the cell's output stands for reals before a projection."""
+"""The intermediate tensor with the quantization of the cell's output before a projection."""
 
 GATE_BITS = 3
-"""Bits of a gate's sums before the point, so there are 12 behind it."""
+"""Integer bits of a gate's preactivation, so there are 12 fraction bits."""
 
 
 def integer_lstm(own: LstmOperands) -> str:
-    """The outputs of all steps; output and cell are kept from call to call."""
+    """The outputs of all steps; output and cell states persist between calls."""
     call = own.call
     if own.is_normalised:
         unsupported("an LSTM in bytes whose gates are normalised")
@@ -87,13 +87,13 @@ def _known(call: TfliteCall, i: int) -> Array:
 
 
 def _matrix(own: LstmOperands, first: int) -> Value:
-    """The transposed matrices of the gates side by side."""
+    """The transposed matrices of the gates, concatenated."""
     rows = [_known(own.call, own.operand(first, gate)) for gate in own.gates]
     return own.call.literal(np.concatenate(rows).T, I8)
 
 
 def _reals(own: LstmOperands, first: int, scale: float) -> Array:
-    """What sums of each gate's columns are to be multiplied by."""
+    """The multipliers of the accumulators of each gate's columns."""
     call = own.call
     found: list[Array] = []
     for gate in own.gates:
@@ -104,7 +104,7 @@ def _reals(own: LstmOperands, first: int, scale: float) -> Array:
 
 
 def _gate_sums(own: LstmOperands, x: Value, first: int, scale: float, zero: int) -> Value:
-    """Sums of the gates for the whole sequence, in i32 but of 16 bits."""
+    """Preactivations of the gates for the whole sequence, 16-bit values in i32."""
     call = own.call
     offsets = [-zero * _known(call, own.operand(first, gate)).sum(axis=1, dtype=np.int64)
                for gate in own.gates]  # fmt: skip
@@ -153,7 +153,7 @@ def _inner(at: Iteration, numbers: Array) -> Value:
 def _seen(
     own: LstmOperands, at: Iteration, gate: str, parts: dict[str, Value], cell: Value
 ) -> Value:
-    """A gate's sums with what it sees of the cell."""
+    """A gate's preactivation with its peephole to the cell."""
     place = own.peephole(gate)
     if place is None:
         return parts[gate]
@@ -163,7 +163,7 @@ def _seen(
 
 
 def _output(own: LstmOperands, at: Iteration, product: Value) -> Value:
-    """The output of a step, projected or as it is."""
+    """The output of a step, optionally projected."""
     call = own.call
     tensor = call.intermediates[HIDDEN] if len(call.intermediates) > HIDDEN else None
     hidden = None if tensor is None else tensor.quantization
@@ -189,6 +189,6 @@ def _output(own: LstmOperands, at: Iteration, product: Value) -> Value:
 
 
 def _function(name: Literal["logistic", "tanh"], x: Value, integer_bits: int = GATE_BITS) -> Value:
-    """A function of numbers of 16 bits, in i32."""
+    """A function of 16-bit numbers, in i32."""
     op = FixedPointActivation(name, integer_bits)
     return of(ew.Cast(I32), of(op, of(ew.Cast(I16), x)))

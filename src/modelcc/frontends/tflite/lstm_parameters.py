@@ -1,4 +1,4 @@
-"""Which operands of an LSTM are which, and the parts that floats and bytes have in common."""
+"""Operand indices of LSTMs, and common parts of float and integer ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GATES = "ifgo"
 """Input, forget, cell and output gate, in the order of their operands."""
 
 INPUT, RECURRENT, PEEPHOLE, BIAS, NORM = 1, 5, 9, 12, 20
-"""Where the operands of the gates begin; the cell gate has no peephole."""
+"""First operand of each group of gate parameters; the cell gate has no peephole."""
 
 PROJECTION, PROJECTION_BIAS, OUTPUT_STATE, CELL_STATE = 16, 17, 18, 19
 
@@ -24,31 +24,31 @@ _PEEPHOLES = "ifo"
 
 @dataclass(frozen=True)
 class LstmOperands:
-    """An LSTM under conversion; a missing input gate is 1 less the forget gate."""
+    """An LSTM under conversion; without an input gate it is 1 minus the forget gate (CIFG)."""
 
     call: TfliteCall
 
     @property
     def gates(self) -> str:
-        """The gates with parameters of their own."""
+        """The gates with their own parameters."""
         return GATES if self.call.has(INPUT) else GATES[1:]
 
     @property
     def is_normalised(self) -> bool:
-        """Whether gates are normalised before their functions."""
+        """Whether gates have layer normalisation."""
         return self.call.has(NORM + 1)
 
     def peephole(self, gate: str) -> int | None:
-        """The operand by which a gate sees the cell, if it does."""
+        """The operand of a gate's peephole, if it has one."""
         place = PEEPHOLE + _PEEPHOLES.index(gate) if gate in _PEEPHOLES else None
         return place if place is not None and self.call.has(place) else None
 
     def operand(self, first: int, gate: str) -> int:
-        """The operand of a gate among those from ``first`` on."""
+        """The operand of a gate in the group that starts at ``first``."""
         return first + GATES.index(gate)
 
     def check(self) -> None:
-        """Refuse what has not the form of an LSTM."""
+        """Rejects operands that do not form an LSTM."""
         call = self.call
         for gate in self.gates:
             for first in (INPUT, RECURRENT):
@@ -61,12 +61,12 @@ class LstmOperands:
             call.fail(f"its operand is {call.type()}, not a sequence")
 
     def steps(self) -> Value:
-        """The sequence, time first."""
+        """The sequence, time-major."""
         x = self.call.value(0)
         return x if self.call.flag("time_major") else of(Transpose((1, 0, 2)), x)
 
     def sequence(self, steps: Value) -> str:
-        """A sequence as the operand is, time first or second."""
+        """A sequence in the operand's layout, time- or batch-major."""
         turned = steps if self.call.flag("time_major") else of(Transpose((1, 0, 2)), steps)
         return turned.name
 

@@ -1,4 +1,4 @@
-"""What a TFLite file says, as plain data: subgraphs of operators on numbered tensors."""
+"""The contents of a TFLite file as plain data: subgraphs of operators on numbered tensors."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from modelcc.ir.types import Array, DType
 
 Option = bool | int | float | str | tuple[int, ...] | tuple[float, ...]
-"""A field of an operator's options; what an enumeration names is its name."""
+"""A field of an operator's options; enumeration values are names."""
 
 
 @dataclass(frozen=True)
 class TfliteQuantization:
-    """``real = scale * (number - zero)``; one of each, or one for each slice of ``axis``."""
+    """``real = scale * (number - zero)``; per tensor, or per slice of ``axis``."""
 
     scales: Array
     zeros: Array
@@ -21,26 +21,26 @@ class TfliteQuantization:
 
     @property
     def per_tensor(self) -> bool:
-        """Whether one scale and zero point serve all elements."""
+        """Whether there is a single scale and zero point."""
         return self.scales.size == 1
 
     @property
     def scale(self) -> float:
-        """The only scale."""
+        """The single scale."""
         return float(self.scales[0])
 
     @property
     def zero(self) -> int:
-        """The only zero point."""
+        """The single zero point."""
         return int(self.zeros[0])
 
 
 @dataclass(frozen=True)
 class TfliteTensor:
-    """A tensor: ``shape`` with -1 where the file leaves the extent open, or None if it says none.
+    """A tensor: ``shape`` with -1 for dynamic extents, or None if unknown.
 
-    ``dtype`` is None for handles of variables (``type`` is what the file calls it), ``data`` what a
-    constant holds.  A ``variable`` keeps its contents from call to call.
+    ``dtype`` is None for handles of variables (``type`` is the file's name of it), ``data`` the
+    contents of a constant.  A ``variable`` keeps its contents between calls.
     """
 
     name: str
@@ -54,10 +54,10 @@ class TfliteTensor:
 
 @dataclass(frozen=True)
 class TfliteOperator:
-    """One operator: operands and results by number, -1 where an operand is absent.
+    """One operator: operands and results by number, -1 for an absent operand.
 
     ``custom`` are the bytes of a custom operator's options, whose ``name`` is not a built-in one;
-    ``intermediates`` are tensors that say how numbers inside of an operator stand for reals.
+    ``intermediates`` are tensors with the quantization of an operator's internal values.
     """
 
     index: int
@@ -72,7 +72,7 @@ class TfliteOperator:
 
 @dataclass(frozen=True)
 class TfliteSubgraph:
-    """Operators in the order in which they run, and the tensors that they are about."""
+    """Operators in execution order, and their tensors."""
 
     name: str
     tensors: tuple[TfliteTensor, ...]
@@ -83,7 +83,7 @@ class TfliteSubgraph:
 
 @dataclass(frozen=True)
 class TfliteSignature:
-    """What callers of a subgraph call its inputs and outputs."""
+    """Callers' names of a subgraph's inputs and outputs."""
 
     subgraph: int
     inputs: Mapping[int, str]

@@ -1,4 +1,4 @@
-"""Movement of elements by shapes: reshaping, transposing, joining and taking apart."""
+"""Data movement: reshape, transpose, concatenation and splitting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from modelcc.ops.views import permuted, reshaped
 
 
 def reshape(call: TfliteCall) -> str:
-    """RESHAPE to the shape given by an operand, or else by an option; -1 is what is left."""
+    """RESHAPE to a shape in an operand, or else in an option; -1 is inferred."""
     if call.has(1) and call.rank(1) == 1:
         given = call.indices(1, "shape")
     else:
@@ -48,7 +48,7 @@ def expand_dims(call: TfliteCall) -> str:
 
 
 def squeeze(call: TfliteCall) -> str:
-    """SQUEEZE of the axes that options name, or of all of extent 1."""
+    """SQUEEZE of the axes in the options, or of all of extent 1."""
     shape, given = call.shape(), call.tuple("squeeze_dims") or ()
     axes = [call.normal(axis, call.rank()) for axis in given]
     axes = axes or [axis for axis, extent in enumerate(shape) if extent == 1]
@@ -65,7 +65,7 @@ def transpose(call: TfliteCall) -> str:
 
 
 def concatenation(call: TfliteCall) -> str:
-    """CONCATENATION; of u8 in other scales than the result's, brought to it."""
+    """CONCATENATION; u8 operands with other scales than the result's are requantized."""
     axis = call.normal(call.integer("axis"), call.rank())
     if call.word("fused_activation_function", "NONE") != "NONE":
         unsupported("a fused activation")
@@ -74,7 +74,7 @@ def concatenation(call: TfliteCall) -> str:
 
 
 def _alike(call: TfliteCall, i: int) -> str:
-    """Operand ``i`` in the result's scale."""
+    """Operand ``i`` requantized to the result's scale."""
     if not call.is_quantized or call.dtype(i) not in QUANTIZED:
         return call.inputs[i]
     x, y = call.single(i), call.result()
@@ -86,7 +86,7 @@ def _alike(call: TfliteCall, i: int) -> str:
 
 
 def _in_floats(x: Value, own: TfliteQuantization, y: TfliteQuantization) -> Value:
-    """As TFLite's kernel of u8 does it: ``round(x * scale + bias) + zero``."""
+    """As in TFLite's u8 kernel: ``round(x * scale + bias) + zero``."""
     inverse = np.float32(1) / np.float32(y.scale)
     scale = np.float32(own.scale) * inverse
     bias = np.float32(-own.zero) * scale
@@ -99,7 +99,7 @@ def _in_floats(x: Value, own: TfliteQuantization, y: TfliteQuantization) -> Valu
 
 
 def pack(call: TfliteCall) -> str:
-    """PACK: operands along a new axis."""
+    """PACK: operands stacked along a new axis."""
     axis = call.normal(call.integer("axis"), call.rank() + 1)
     shape = call.shape()
     wide = Reshape((*shape[:axis], 1, *shape[axis:]))
@@ -128,7 +128,7 @@ def split(call: TfliteCall) -> tuple[str, ...]:
 
 
 def split_v(call: TfliteCall) -> tuple[str, ...]:
-    """SPLIT_V into parts of given sizes, of which -1 is what is left."""
+    """SPLIT_V into parts of given sizes, of which -1 is inferred."""
     sizes = list(call.integers(1, "sizes"))
     (given,) = call.integers(2, "axis")
     axis = call.normal(given, call.rank())
@@ -152,7 +152,7 @@ def broadcast_to(call: TfliteCall) -> str:
 
 
 def space_to_depth(call: TfliteCall) -> str:
-    """SPACE_TO_DEPTH: blocks of pixels as channels, row by row."""
+    """SPACE_TO_DEPTH: blocks of pixels as channels, in row-major order."""
     n, h, w, c = call.shape()
     size = _block(call)
     split_ = reshaped(call.value(0), n, floordiv(h, size), size, floordiv(w, size), size, c)
@@ -161,7 +161,7 @@ def space_to_depth(call: TfliteCall) -> str:
 
 
 def depth_to_space(call: TfliteCall) -> str:
-    """DEPTH_TO_SPACE: channels as blocks of pixels, row by row."""
+    """DEPTH_TO_SPACE: channels as blocks of pixels, in row-major order."""
     n, h, w, c = call.shape()
     size = _block(call)
     inner = floordiv(c, size * size)

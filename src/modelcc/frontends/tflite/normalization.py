@@ -1,4 +1,4 @@
-"""Normalisations: by lengths, by neighbouring channels, softmax and its logarithm."""
+"""Normalisations: L2, local response, softmax and log-softmax."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from modelcc.ops.padding import Pad
 from modelcc.ops.views import part
 
 _INTEGER_BITS = 5
-"""Bits before the point of differences whose exponentials are taken."""
+"""Integer bits of the fixed-point operands of exponentials."""
 
 
 def l2_normalization(call: TfliteCall) -> str:
@@ -40,8 +40,8 @@ def log_softmax(call: TfliteCall) -> str:
 
 
 def local_response_normalization(call: TfliteCall) -> str:
-    """LOCAL_RESPONSE_NORMALIZATION by the squares of ``radius`` channels before each, itself and
-    ``radius - 1`` behind, as TFLite's kernel has it."""
+    """LOCAL_RESPONSE_NORMALIZATION over ``radius`` channels before each, itself and ``radius - 1``
+    after, as in TFLite's kernel."""
     call.require_float()
     x, radius, last = call.value(0), call.integer("radius"), call.rank() - 1
     if radius < 1:
@@ -70,7 +70,8 @@ def softmax(call: TfliteCall) -> str:
 
 
 def exponentials(step: float) -> Array:
-    """Those of 0, -1, … times ``step`` with 31 fraction bits, 0 where TFLite takes no part."""
+    """Exponentials of 0, -1, … times ``step`` with 31 fraction bits, 0 where TFLite ignores
+    them."""
     real = min(step * 2 ** (31 - _INTEGER_BITS), 2.0**31 - 1)
     multiplier, shift = multiplier_and_shift(real)
     most = math.floor((2**_INTEGER_BITS - 1) * 2 ** (31 - _INTEGER_BITS) / 2**shift)

@@ -34,7 +34,7 @@ class PoolWindow:
 
     @staticmethod
     def of(call: TfliteCall) -> PoolWindow:
-        """What the options say."""
+        """The window specified by the options."""
         if call.rank() != 4:
             call.fail(f"it pools {call.type()}, not a tensor of rank 4")
         kernel = call.integer("filter_height", 1), call.integer("filter_width", 1)
@@ -43,11 +43,11 @@ class PoolWindow:
         return PoolWindow(kernel, strides, *pads)
 
     def covers(self, sizes: tuple[Index, ...]) -> bool:
-        """Whether there is one window, of the whole image."""
+        """Whether there is a single window, covering the whole image."""
         return sizes == self.kernel and not any((*self.before, *self.after))
 
     def counts(self, sizes: tuple[int, int]) -> Array:
-        """How many pixels of the image each window has, [1, 1, H, W]."""
+        """The number of image pixels in each window, [1, 1, H, W]."""
         axes: list[Array] = []
         for n, size in enumerate(sizes):
             before, after = (number_of(p[n], "padding") for p in (self.before, self.after))
@@ -74,7 +74,7 @@ def max_pool_2d(call: TfliteCall) -> str:
 
 
 def average_pool_2d(call: TfliteCall) -> str:
-    """AVERAGE_POOL_2D: means of the pixels that a window has in the image."""
+    """AVERAGE_POOL_2D: means over the window's pixels inside the image."""
     own = PoolWindow.of(call)
     if call.is_quantized:
         return _quantized_average(call, own)
@@ -83,7 +83,7 @@ def average_pool_2d(call: TfliteCall) -> str:
 
 
 def _quantized_average(call: TfliteCall, own: PoolWindow) -> str:
-    """Sums of numbers as they are, divided by the number of pixels."""
+    """Sums of raw quantized numbers, divided by the number of pixels."""
     dtype = call.result_dtype
     activation = call.word("fused_activation_function", "NONE")
     bounds = quantized_bounds(activation, call.result(), dtype)
@@ -100,7 +100,7 @@ def _quantized_average(call: TfliteCall, own: PoolWindow) -> str:
 
 
 def _window_sums(call: TfliteCall, own: PoolWindow, x: Value) -> Value:
-    """Sums of the windows in i32, by a convolution with ones; padding is 0."""
+    """Window sums in i32, by a convolution with ones; padding is 0."""
     channels = number_of(x.type.shape[1], "number of channels")
     ones = np.ones((channels, 1, *own.kernel))
     places = own.strides, own.before, own.after, (1, 1), channels

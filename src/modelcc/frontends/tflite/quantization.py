@@ -1,4 +1,4 @@
-"""QUANTIZE, DEQUANTIZE and what else changes how numbers stand for reals."""
+"""QUANTIZE, DEQUANTIZE and other changes of quantization."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from modelcc.ops.quant import DequantizeLinear, limits
 
 
 def quantize(call: TfliteCall) -> str:
-    """QUANTIZE of floats, or of numbers in another scale."""
+    """QUANTIZE of floats, or requantization."""
     y, dtype = call.results[0].quantization, call.result_dtype
     if y is None:
         call.fail(f"result {call.results[0].name!r} has no quantization parameters")
@@ -39,7 +39,7 @@ def _bounds(dtype: DType) -> tuple[int, int]:
 
 
 def dequantize(call: TfliteCall) -> str:
-    """DEQUANTIZE of numbers, or of floats of 16 bits, whose constants become f32 at import."""
+    """DEQUANTIZE of numbers, or of f16, whose constants become f32 at import."""
     if call.dtype() in (F16, BF16):
         known = call.known(0)
         if known is not None and not is_symbolic(known):
@@ -55,12 +55,12 @@ def dequantize(call: TfliteCall) -> str:
 
 
 def unchanged(call: TfliteCall) -> str:
-    """DENSIFY: sparse constants are written out when they are read."""
+    """DENSIFY: sparse constants are densified when read."""
     return call.input(0)
 
 
 def fake_quant(call: TfliteCall) -> str:
-    """FAKE_QUANT: floats rounded to what a quantized type could hold."""
+    """FAKE_QUANT: floats rounded to values that a quantized type represents."""
     bits, narrow = call.integer("num_bits", 8), call.flag("narrow_range")
     low, high = (np.float32(call.number(end)) for end in ("min", "max"))
     least, most = int(narrow), 2**bits - 1

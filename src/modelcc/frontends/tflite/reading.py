@@ -1,4 +1,4 @@
-"""TFLite files as plain data.  What knows the schema's package is this module and `tables.py`."""
+"""TFLite files as plain data.  Only this module and `tables.py` depend on the schema's package."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from modelcc.ir.types import (
 )  # fmt: skip
 
 IDENTIFIER = b"TFL3"
-"""What stands at bytes 4 to 8 of a file of schema version 3."""
+"""File identifier of schema version 3, at bytes 4 to 8."""
 
 VERSION = 3
 SCHEMA: Any = tflite
@@ -77,7 +77,7 @@ ENUMERATIONS = {
 
 
 def read_model(data: bytes, name: str) -> TfliteModel:
-    """The model in the bytes of a file; :class:`ModelError` if they are none."""
+    """The model in the bytes of a file; :class:`ModelError` if invalid."""
     if data[4:8] != IDENTIFIER:
         found = data[4:8].decode("ascii", "replace")
         message = f"this is no TFLite model of schema version {VERSION}"
@@ -109,7 +109,7 @@ class _SchemaReader:
         return TfliteModel(self._name, subgraphs, signatures)
 
     def _items(self, table: Any, field: str) -> Iterator[Any]:
-        """The tables of a vector; each takes four bytes at least."""
+        """The tables of a vector; each takes at least four bytes."""
         count = getattr(table, f"{field}Length")()
         if 4 * count > len(self._data):
             raise ValueError(f"{count:,} {field} in {len(self._data):,} bytes")
@@ -117,7 +117,7 @@ class _SchemaReader:
         return map(get, range(count))
 
     def _operator_code(self, code: Any) -> tuple[str, int]:
-        """Name and version; old files have the code of the operator in a byte of its own."""
+        """Name and version; old files have the operator code in a separate byte."""
         number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
         name = _named("BuiltinOperator", number)
         return (_text(code.CustomCode()) if name == "CUSTOM" else name), int(code.Version())
@@ -167,7 +167,7 @@ class _SchemaReader:
         return TfliteTensor(name, shape, type, dtype, quantization, data, table.IsVariable())
 
     def _data_of(self, table: Any, name: str, dtype: DType, shape: tuple[int, ...]) -> Array | None:
-        """What a constant holds; None if the tensor is none."""
+        """The contents of a constant; None for other tensors."""
         contents = self._buffer(table.Buffer(), name)
         if contents is None or dtype == STRING:
             return None
@@ -185,7 +185,7 @@ class _SchemaReader:
         return values[:count].reshape(shape)
 
     def _buffer(self, number: int, name: str) -> Array | None:
-        """The bytes of a buffer; those of large models lie behind the flatbuffer."""
+        """The bytes of a buffer; those of large models are stored after the flatbuffer."""
         if number >= self._root.BuffersLength():
             raise ValueError(f"tensor {name!r} is in buffer {number}, which there is not")
         buffer = self._root.Buffers(number)
@@ -217,20 +217,20 @@ def _bytes(table: Any, field: str) -> bytes:
 
 
 def _numbers(table: Any, field: str) -> tuple[Any, ...]:
-    """A vector of numbers, empty where there is none."""
+    """A vector of numbers, empty if absent."""
     found = getattr(table, f"{field}AsNumpy")()
     return tuple(found.tolist()) if isinstance(found, np.ndarray) else ()
 
 
 @cache
 def _names(enumeration: str) -> Mapping[int, str]:
-    """What an enumeration of the schema calls its numbers."""
+    """Names of an enumeration's values in the schema."""
     members = _members(enumeration).items()
     return MappingProxyType({v: k for k, v in members if isinstance(v, int)})
 
 
 def _members(kind: str) -> dict[str, Any]:
-    """Attributes of a class of the schema by their names."""
+    """Attributes of a schema class by their names."""
     return dict(cast("dict[str, Any]", vars(getattr(SCHEMA, kind))))
 
 
@@ -239,7 +239,7 @@ def _named(enumeration: str, number: int) -> str:
 
 
 def _options(op: Any, field: str) -> dict[str, Option]:
-    """Fields of the options by the schema's names of them."""
+    """Fields of the options by their names in the schema."""
     kind, table = getattr(op, f"{field}Type")(), getattr(op, field)()
     name = _names(field).get(kind, "NONE")
     if table is None or name == "NONE":
@@ -251,7 +251,7 @@ def _options(op: Any, field: str) -> dict[str, Option]:
 
 @cache
 def option_fields(kind: str) -> tuple[tuple[str, str], ...]:
-    """Methods of a table of options that give its fields, and the fields' names in snake case."""
+    """Accessor methods of an options table, and the fields' names in snake case."""
     members = _members(kind)
     vectors = [name.removesuffix("AsNumpy") for name in members if name.endswith("AsNumpy")]
     plain = [
@@ -279,7 +279,7 @@ def _field(options: Any, method: str, label: str) -> Option:
 
 
 def _elements(contents: Array, dtype: DType) -> Array:
-    """The elements in these bytes; several of few bits share one, the first in its low bits."""
+    """The elements in these bytes; narrow ones are packed, the first in the low bits."""
     if dtype.bits >= 8:
         return contents.view(dtype.numpy.newbyteorder("<")).astype(dtype.numpy, copy=False)
     per_byte, mask = 8 // dtype.bits, (1 << dtype.bits) - 1
@@ -292,7 +292,7 @@ def _elements(contents: Array, dtype: DType) -> Array:
 
 
 def _quantization(table: Any, name: str, shape: tuple[int, ...]) -> TfliteQuantization | None:
-    """The parameters of a tensor; :class:`ValueError` for those that say nothing sensible."""
+    """The parameters of a tensor; :class:`ValueError` for invalid ones."""
     if table is None:
         return None
     scales = _numbers(table, "Scale")
@@ -328,7 +328,7 @@ def _dimension_format(table: Any) -> DimensionFormat:
 
 
 def _indices(table: Any, field: str) -> tuple[int, ...]:
-    """A vector of indices, which is of one of three widths."""
+    """A vector of indices, in one of three widths."""
     kind, values = getattr(table, f"{field}Type")(), getattr(table, field)()
     if values is None:
         return ()

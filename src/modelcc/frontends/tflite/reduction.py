@@ -1,4 +1,4 @@
-"""Reductions over axes, and places of extreme elements."""
+"""Reductions over axes, argmax and argmin."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _axes(call: TfliteCall) -> tuple[int, ...]:
 
 
 def reduction(op: Reducing) -> Handler:
-    """An operator whose result is in the scale of its operand."""
+    """A reduction whose result has the scale of its operand."""
 
     def handler(call: TfliteCall) -> str:
         if call.is_quantized and call.single(0) and call.result():
@@ -55,7 +55,7 @@ def mean_or_sum(op: Reducing, mean: bool) -> Handler:
 
 
 def _requantized(call: TfliteCall, sums: Value, count: int, mean: bool) -> Value:
-    """``count`` divides the multiplier, as far as that has room."""
+    """``count`` is folded into the multiplier, as far as its range allows."""
     x, y = call.single(0), call.result()
     multiplier, shift = multiplier_and_shift(float(x.scale) / float(y.scale))
     if mean and count > 0:
@@ -68,7 +68,7 @@ def _requantized(call: TfliteCall, sums: Value, count: int, mean: bool) -> Value
 
 
 def any_or_all(op: Reducing) -> Handler:
-    """REDUCE_ANY or REDUCE_ALL: the greatest or the least of bools as numbers."""
+    """REDUCE_ANY or REDUCE_ALL: the maximum or minimum of bools as numbers."""
 
     def handler(call: TfliteCall) -> str:
         wide = of(ew.Cast(I32), call.value(0))

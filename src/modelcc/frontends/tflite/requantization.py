@@ -1,7 +1,7 @@
-"""Sums of products of quantized numbers brought to the scale of a result, as TFLite does it.
+"""Requantization of accumulators to the scale of a result, as in TFLite.
 
-Reals become a multiplier of 31 bits and a shift (Jacob et al., 2018, section 2.2), sums of 16-bit
-activations, of 64 bits, are multiplied by one of 15 bits.
+Reals become a 31-bit multiplier and a shift (Jacob et al., 2018, section 2.2); the 64-bit sums of
+16-bit activations are multiplied by a 15-bit one.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ FLOAT_BOUNDS = {
     "RELU_N1_TO_1": (-1.0, 1.0),
     "RELU_0_TO_1": (0.0, 1.0),
 }
-"""Bounds of fused activations that clip."""
+"""Bounds of fused activations that clamp."""
 
 
 def multiplier_and_shift(real: float) -> tuple[int, int]:
-    """``real`` as ``multiplier * 2^(shift - 31)``, the multiplier of 31 bits; tiny ones are 0."""
+    """``real`` as ``multiplier * 2^(shift - 31)``, with a 31-bit multiplier; tiny ones are 0."""
     fraction, shift = math.frexp(real)
     multiplier = math.floor(fraction * 2**31 + 0.5)
     if multiplier == 2**31:
@@ -39,7 +39,7 @@ def multiplier_and_shift(real: float) -> tuple[int, int]:
 
 
 def rescaled(x: Value, reals: Array | float) -> Value:
-    """i32 ``x`` times ``reals``, which broadcast against it, rounded twice as gemmlowp does."""
+    """i32 ``x`` times ``reals``, which broadcast to it, rounded twice as in gemmlowp."""
     return rescaled_by(x, *_parts(reals))
 
 
@@ -54,7 +54,7 @@ def rescaled_by(x: Value, multipliers: Array, shifts: Array) -> Value:
 
 
 def rescaled_wide(x: Value, reals: Array | float) -> Value:
-    """i64 ``x`` times ``reals``, rounded once, by multipliers of 15 bits; in i32."""
+    """i64 ``x`` times ``reals``, rounded once, by 15-bit multipliers; in i32."""
     multipliers, shifts = _parts(reals)
     reduced = np.where(multipliers < 0x7FFF0000, (multipliers + (1 << 15)) >> 16, 0x7FFF)
     places = 15 - shifts
@@ -63,10 +63,10 @@ def rescaled_wide(x: Value, reals: Array | float) -> Value:
 
 
 def rescaled_once(x: Value, real: float, low: int, high: int) -> Value:
-    """i32 ``x`` times ``real`` rounded to the nearest, halves away from zero.
+    """i32 ``x`` times ``real``, rounded half away from zero.
 
-    In integers if a multiplier gives the same as the product of doubles wherever that is from
-    ``low`` to ``high``, and beyond where it is beyond; else in doubles.
+    In integers if a multiplier gives the same as the product of doubles within ``low`` to ``high``,
+    and is out of range where that is; else in doubles.
     """
     found = exact_multiplier(real, low, high)
     if found is not None:
@@ -76,7 +76,7 @@ def rescaled_once(x: Value, real: float, low: int, high: int) -> Value:
 
 
 def rescaled_in_doubles(x: Value, reals: Array | float) -> Value:
-    """Integers ``x`` times ``reals`` rounded to the nearest, halves away from zero; in i32."""
+    """Integers ``x`` times ``reals``, rounded half away from zero; in i32."""
     wide = of(ew.Cast(F64), x) * _constant(x, np.asarray(reals), F64)
     return of(ew.Cast(I32), half_away(of(Clip(-(2.0**31), 2.0**31 - 1), wide)))
 
@@ -91,7 +91,7 @@ def exact_multiplier(real: float, low: int, high: int) -> tuple[int, int] | None
     """``m, s`` with ``floor(x m / 2^(31 + s) + 1/2)`` as ``x * real`` in doubles rounded, halves
     away from zero, for every x of 32 bits with a result from ``low`` to ``high``.
 
-    None if there are none.  A step to k or more is where ``x m >= (k - 1/2) 2^(31 + s)``, so each
+    None if there are none.  The result reaches k where ``x m >= (k - 1/2) 2^(31 + s)``, so each
     step gives bounds of m.
     """
     _, shift = multiplier_and_shift(real)
@@ -112,7 +112,7 @@ def exact_multiplier(real: float, low: int, high: int) -> tuple[int, int] | None
 
 
 def _first(real: float, k: int) -> int:
-    """The least x whose product by ``real`` in doubles is rounded to ``k`` or more."""
+    """The least x whose product with ``real`` in doubles is rounded to ``k`` or more."""
     x = math.ceil((k - 0.5) / real)
     while _rounded(x * real) >= k:
         x -= 1
@@ -144,7 +144,7 @@ def _bounds(x: int, half: int) -> tuple[int, int]:
 
 
 def quantized_bounds(activation: str, own: TfliteQuantization, dtype: DType) -> tuple[int, int]:
-    """The least and the greatest number that a result with a fused activation has."""
+    """The minimum and maximum of a quantized result with a fused activation."""
     low, high = (int(limit) for limit in limits(dtype))
     least, most = FLOAT_BOUNDS.get(activation, (None, None))
     if least is not None:
@@ -155,19 +155,19 @@ def quantized_bounds(activation: str, own: TfliteQuantization, dtype: DType) -> 
 
 
 def _place(real: float, own: TfliteQuantization) -> int:
-    """The number that stands for ``real``."""
+    """The quantized number of ``real``."""
     steps = np.float32(real) / np.float32(own.scale)
     return own.zero + _rounded(float(steps))
 
 
 def saturated(x: Value, zero: int, bounds: tuple[int, int], dtype: DType) -> Value:
-    """``x + zero`` within ``bounds``, as ``dtype``."""
+    """``x + zero`` clamped to ``bounds``, as ``dtype``."""
     moved = x + zero if zero else x
     return of(ew.Cast(dtype), of(Clip(*map(float, bounds)), moved))
 
 
 def requantized(call: TfliteCall, sums: Value, reals: Array | float) -> Value:
-    """i32 or i64 ``sums`` times ``reals`` as the result's numbers, its activation applied."""
+    """i32 or i64 ``sums`` times ``reals`` as quantized results, after the fused activation."""
     own, dtype = call.result(), call.result_dtype
     bounds = quantized_bounds(call.word("fused_activation_function", "NONE"), own, dtype)
     scaled = rescaled_wide(sums, reals) if sums.type.dtype == I64 else rescaled(sums, reals)
@@ -175,20 +175,20 @@ def requantized(call: TfliteCall, sums: Value, reals: Array | float) -> Value:
 
 
 def centred(x: Value, zero: int) -> Value:
-    """Quantized numbers less their zero point, in i32."""
+    """Quantized numbers minus their zero point, in i32."""
     wide = of(ew.Cast(I32), x)
     return wide + -zero if zero else wide
 
 
 def rounded_quotient(x: Value, counts: Array | int) -> Value:
-    """i32 ``x`` by positive ``counts`` to the nearest integer, halves away from zero."""
+    """i32 ``x`` divided by positive ``counts``, rounded half away from zero."""
     half = _constant(x, np.asarray(counts) // 2, I32)
     positive = of(ew.Greater(), x, x.lift(0))
     return (x + of(ew.Where(), positive, half, -half)) / _constant(x, np.asarray(counts), I32)
 
 
 def divided_by_power(x: Value, places: int) -> Value:
-    """i32 ``x`` by ``2^places`` to the nearest integer, halves away from zero."""
+    """i32 ``x`` divided by ``2^places``, rounded half away from zero."""
     down, half = BitShift(left=False), (1 << places) >> 1
     less = of(down, x, x.lift(31)) if half else x.lift(0)
     return of(down, x + less + half, x.lift(places))

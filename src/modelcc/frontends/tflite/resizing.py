@@ -1,4 +1,4 @@
-"""RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR: images [N, H, W, C] in another size."""
+"""RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR of images [N, H, W, C]."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from modelcc.ops.resize import Resize
 
 
 def resize_bilinear(call: TfliteCall) -> str:
-    """RESIZE_BILINEAR; signed bytes are interpolated by whole numbers, others by floats."""
+    """RESIZE_BILINEAR; i8 is interpolated in integers, other types in floats."""
     if call.dtype() == U8:
         return of(ew.Cast(U8), _interpolated(call, of(ew.Cast(F32), call.value(0))) + 0.5).name
     if call.dtype().is_integer:
@@ -36,7 +36,7 @@ def _coordinates(call: TfliteCall) -> Transformation:
 
 
 def resize_nearest_neighbor(call: TfliteCall) -> str:
-    """RESIZE_NEAREST_NEIGHBOR: rows, then columns, by the places that TFLite computes in f32."""
+    """RESIZE_NEAREST_NEIGHBOR: rows, then columns, by TFLite's source indices, computed in f32."""
     sizes = call.integers(1, "size")
     x = call.value(0)
     for axis, size in zip((1, 2), sizes, strict=True):
@@ -61,7 +61,7 @@ def _scale(extent: int, size: int, corners: bool) -> np.float32:
 
 
 def _in_integers(call: TfliteCall) -> str:
-    """Weights of 10 bits along both axes, their sums rounded half away from zero."""
+    """10-bit weights along both axes, sums rounded half away from zero."""
     x = of(ew.Cast(I32), call.value(0))
     for axis, size in zip((1, 2), call.integers(1, "size"), strict=True):
         extent = number_of(call.shape()[axis], "extent")
@@ -76,7 +76,7 @@ def _in_integers(call: TfliteCall) -> str:
 
 
 def _weights(call: TfliteCall, extent: int, size: int) -> tuple[Array, Array, Array]:
-    """Both neighbours of each place, and what part of 1024 the second one has."""
+    """Both neighbours of each position, and the weight of the second one, of 1024."""
     if call.dtype().bits > 8:
         unsupported(f"an image of {call.dtype()}")
     corners, half = call.flag("align_corners"), call.flag("half_pixel_centers")

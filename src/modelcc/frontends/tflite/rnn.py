@@ -1,4 +1,4 @@
-"""Recurrent layers without gates, of floats: one step, a sequence, and a sequence both ways."""
+"""Floating-point recurrent layers without gates: one step, a sequence, and bidirectional."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from modelcc.ops.matmul import MatMul
 from modelcc.ops.shape import Transpose
 
 WEIGHTS, RECURRENT, BIAS, STATE = 1, 2, 3, 4
-"""Operands behind the layer's own."""
+"""Operands after the layer's input."""
 
 
 def rnn(call: TfliteCall) -> str:
-    """RNN: one step; the hidden state is kept from call to call."""
+    """RNN: one step; the hidden state persists between calls."""
     _check(call, 2)
     products = of(MatMul(), call.value(0), weights(call, WEIGHTS, (1, 0))) + call.value(BIAS)
     state = _step(call, products, call.variable(STATE), weights(call, RECURRENT, (1, 0)))
@@ -29,7 +29,7 @@ def rnn(call: TfliteCall) -> str:
 
 
 def sequence_rnn(call: TfliteCall) -> str:
-    """UNIDIRECTIONAL_SEQUENCE_RNN: the states of all steps, time first or second."""
+    """UNIDIRECTIONAL_SEQUENCE_RNN: the states of all steps, time- or batch-major."""
     _check(call, 3)
     turn = Transpose((1, 0, 2))
     x = call.value(0) if call.flag("time_major") else of(turn, call.value(0))

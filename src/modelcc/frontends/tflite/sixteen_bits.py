@@ -20,12 +20,12 @@ from modelcc.ops.logic import BitShift, BitwiseAnd
 from modelcc.ops.reduce import ReduceMax
 
 _STEPS_PER_UNIT = 24
-"""Of the table of the logistic function, whose values have 16 fraction bits."""
+"""Table entries per unit of the logistic function, whose values have 16 fraction bits."""
 
 
 def _logistic_table() -> Array:
-    """256 values, each moved by half of the error that the line to the next one has in the middle;
-    the last one is the greatest number."""
+    """256 samples, each shifted by half of the interpolation error at the midpoint of the next
+    segment; the last one is the maximum number."""
 
     def values(steps: Array) -> Array:
         return 2**16 / (1 + np.exp(-steps / _STEPS_PER_UNIT))
@@ -36,10 +36,10 @@ def _logistic_table() -> Array:
 
 
 _FRACTION = 12
-"""Fraction bits of operands that the table is for, three times that of a step."""
+"""Fraction bits of the table's operands, three times that of a step."""
 
 _EXP_RANGE = 10.0
-"""Softmax takes exponentials of numbers down to the negative of it."""
+"""Softmax clamps the operands of exponentials to the negative of this."""
 
 
 def logistic(call: TfliteCall) -> str:
@@ -61,7 +61,7 @@ def tangent(call: TfliteCall) -> str:
 
 @dataclass(frozen=True)
 class _TableEntry:
-    """Where operands are in the table: its entry, and a ``rest`` of ``bits``."""
+    """Position of operands in the table: an entry, and a ``rest`` of ``bits``."""
 
     positive: Value
     size: Value
@@ -69,7 +69,7 @@ class _TableEntry:
 
     @staticmethod
     def of_operand(call: TfliteCall, bits: int, most: int) -> _TableEntry:
-        """Scales that are powers of two and need up to ``most`` places are shifted."""
+        """Power-of-two scales that need shifts of up to ``most`` are shifted."""
         for own in (call.single(0), call.result()):
             if own.zero:
                 call.fail(f"16-bit numbers have the zero point {own.zero}, where it must be 0")
@@ -81,12 +81,12 @@ class _TableEntry:
 
     @property
     def saturated(self) -> Value:
-        """Whether they are beyond the table."""
+        """Whether operands are beyond the table."""
         return of(GreaterOrEqual(), self.size, self.size.lift(255 << self.bits))
 
     @property
     def between(self) -> Value:
-        """The value on the line between two entries, with ``bits`` more fraction bits."""
+        """Linear interpolation between two entries, with ``bits`` more fraction bits."""
         entry = of(Min(), _down(self.size, self.bits), self.size.lift(254))
         data = Value(entry.build, entry.build.constant(_logistic_table(), I32))
         first, second = of(Gather(0), data, entry), of(Gather(0), data, entry + 1)
@@ -95,7 +95,7 @@ class _TableEntry:
 
 
 def _multiplier(scale: float, most: int) -> tuple[int, int]:
-    """What numbers are multiplied by, and the places that they are then shifted down."""
+    """Multiplier, and right shift after it."""
     fraction, exponent = np.frexp(scale)
     places = _FRACTION + int(exponent) - 1
     if fraction == 0.5 and 0 <= places <= most:
@@ -107,7 +107,7 @@ def _multiplier(scale: float, most: int) -> tuple[int, int]:
 
 
 def softmax(call: TfliteCall, beta: float) -> str:
-    """Softmax along the last axis with 15 fraction bits, of exponentials and a reciprocal by
+    """Softmax along the last axis with 15 fraction bits, with exponentials and a reciprocal from
     tables of 513 values."""
     axis = (call.rank() - 1,)
     x = of(ew.Cast(I32), call.value(0))
@@ -140,7 +140,7 @@ def _reciprocals() -> Array:
 
 
 def _logarithm(x: Value) -> Value:
-    """The whole part of the logarithm to base 2 of positive i32, in a new last axis of 1."""
+    """The integer part of the base-2 logarithm of positive i32, in a new last axis of 1."""
     powers = Value(x.build, x.build.constant(np.left_shift(1, np.arange(1, 31)), I32))
     held = of(ew.Cast(I32), of(GreaterOrEqual(), x, powers))
     return of(ReduceSum((x.type.rank - 1,), keepdims=True), held)

@@ -1,4 +1,4 @@
-"""Parts of tensors, and more elements around them."""
+"""Slicing and padding."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from modelcc.ops.padding import Pad
 
 
 def slice_(call: TfliteCall) -> str:
-    """SLICE; a size of -1 is up to the end."""
+    """SLICE; a size of -1 extends to the end."""
     shape, rank = call.shape(), call.rank()
     sizes = call.indices(2, "sizes")
     if len(sizes) != rank:
@@ -60,7 +60,7 @@ def _masked(call: TfliteCall, name: str, place: int) -> bool:
 
 
 def _places(call: TfliteCall, count: int) -> Iterator[tuple[int | None, int | None]]:
-    """Which of the slices is of which axis: None is a new axis, or an axis that is taken whole."""
+    """The correspondence of slices and axes: None is a new axis, or an axis that is taken whole."""
     new = sum(_masked(call, "new_axis", place) for place in range(count))
     ellipses = sum(_masked(call, "ellipsis", place) for place in range(count))
     if count - new - ellipses > call.rank() or ellipses > 1:
@@ -83,7 +83,7 @@ def _places(call: TfliteCall, count: int) -> Iterator[tuple[int | None, int | No
 def _range(
     call: TfliteCall, place: int, axis: int, given: tuple[Index, Index, int]
 ) -> tuple[Index, Index, int]:
-    """First place, count and step along an axis."""
+    """Start, count and step along an axis."""
     (first, last, step), extent = given, call.shape()[axis]
     if _masked(call, "begin", place):
         first = 0 if step > 0 else extent - 1
@@ -100,7 +100,7 @@ def _range(
 
 
 def pad(call: TfliteCall) -> str:
-    """PAD and PADV2: more elements of a value, or of what stands for 0."""
+    """PAD and PADV2: padding with a value, or with the zero point."""
     value: float = 0
     if call.dtype() in QUANTIZED and call.operands[0] and call.operands[0].quantization:
         value = call.single(0).zero
@@ -111,7 +111,7 @@ def pad(call: TfliteCall) -> str:
 
 
 def mirror_pad(call: TfliteCall) -> str:
-    """MIRROR_PAD: elements reflected at the edges, with or without the edges themselves."""
+    """MIRROR_PAD: reflection at the edges, with or without the edges themselves."""
     before, after = _amounts(call)
     if call.word("mode", "REFLECT") == "REFLECT":
         return call.emit(Pad(before, after, "reflect"), call.input(0))
@@ -119,7 +119,7 @@ def mirror_pad(call: TfliteCall) -> str:
 
 
 def _symmetric(call: TfliteCall, before: tuple[Index, ...], after: tuple[Index, ...]) -> str:
-    """With the edges: axis by axis, turned copies of the ends on both sides."""
+    """Symmetric padding: axis by axis, reversed copies of both ends."""
     x = call.value(0)
     for axis, (first, last) in enumerate(zip(before, after, strict=True)):
         extent = x.type.shape[axis]
@@ -133,7 +133,7 @@ def _symmetric(call: TfliteCall, before: tuple[Index, ...], after: tuple[Index, 
 
 
 def _amounts(call: TfliteCall) -> tuple[tuple[Index, ...], tuple[Index, ...]]:
-    """Elements before and after each axis."""
+    """Padding before and after each axis."""
     given = call.indices(1, "paddings")
     if len(given) != 2 * call.rank():
         call.fail(f"{len(given)} paddings for {call.type()}")

@@ -1,4 +1,4 @@
-"""Sparse constants written out: each dimension stored in full, or the places of its elements.
+"""Densification of sparse constants: each dimension is dense, or has the indices of its elements.
 
 After TACO's format: Kjolstad et al., "The tensor algebra compiler", 2017.
 """
@@ -13,21 +13,21 @@ import numpy as np
 from modelcc.ir.types import Array
 
 MOST_ELEMENTS = 1 << 30
-"""Of a constant that is written out."""
+"""Limit on a densified constant."""
 
 
 @dataclass(frozen=True)
 class DimensionFormat:
-    """A dimension: ``size`` elements in full, or those at ``indices``, of which ``segments[n]`` to
-    ``segments[n + 1]`` belong to element n of the dimensions before it."""
+    """A dimension: ``size`` dense elements, or those at ``indices``, of which ``segments[n]`` to
+    ``segments[n + 1]`` belong to element n of the outer dimensions (CSR)."""
 
     size: int | None
     segments: tuple[int, ...] = ()
     indices: tuple[int, ...] = ()
 
     def children(self, parents: Array) -> tuple[Array, Array]:
-        """Numbers and places of the elements that belong to each of ``parents``, with the parents'
-        positions repeated as often."""
+        """Numbers and indices of the elements that belong to each of ``parents``, with the parents'
+        positions repeated accordingly."""
         if self.size is not None:
             places = np.tile(np.arange(self.size), parents.size)
             numbers = np.repeat(parents * self.size, self.size) + places
@@ -42,7 +42,7 @@ class DimensionFormat:
         return numbers, np.asarray(self.indices, np.int64)[numbers]
 
     def repeats(self, parents: Array) -> Array | int:
-        """How many elements belong to each of ``parents``."""
+        """The number of elements of each of ``parents``."""
         if self.size is not None:
             return self.size
         starts = np.asarray(self.segments, np.int64)
@@ -57,10 +57,10 @@ def densified(
     formats: Sequence[DimensionFormat],
     name: str,
 ) -> Array:
-    """The constant of ``shape`` whose elements that are not 0 are among ``values``.
+    """The dense constant of ``shape`` with nonzeros from ``values``.
 
-    ``order`` are its dimensions as they are stored, then those of its blocks; block n is of
-    dimension ``blocks[n]``.  :class:`ValueError` if the parts do not fit together.
+    ``order`` are its dimensions in storage order, then those of its blocks; block n is of dimension
+    ``blocks[n]``.  :class:`ValueError` if the parts are inconsistent.
     """
     rank = len(shape)
     whole = len(formats) == len(order) == rank + len(blocks)
@@ -92,7 +92,7 @@ def _place(
     rank: int,
     blocks: Sequence[int],
 ) -> Array:
-    """Places along a dimension: those of its blocks, and within them."""
+    """Indices along a dimension: those of its blocks, and within them."""
     place = stored[dimension]
     for n, own in enumerate(blocks):
         if own == dimension:

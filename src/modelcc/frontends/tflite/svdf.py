@@ -1,4 +1,4 @@
-"""SVDF: a product by features, the last of which are kept, and one along time."""
+"""SVDF: a product with feature weights, whose last results are kept, and one along time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from modelcc.ops.views import part, reshaped
 
 
 def svdf(call: TfliteCall) -> str:
-    """The operand, weights of features [F, I] and of time [F, M], a bias and the memory.
+    """Operands: the input, feature weights [F, I], time weights [F, M], a bias and the memory.
 
     Nakkiran et al., "Compressing deep neural networks using a rank-constrained topology", 2015.
     """
@@ -38,7 +38,7 @@ def svdf(call: TfliteCall) -> str:
 
 
 def _features(call: TfliteCall) -> Value:
-    """Features of the newest operand, in f32."""
+    """Features of the newest input, in f32."""
     matrix = weights(call, 1, (1, 0))
     if call.dtype(1) == F32:
         return of(MatMul(), call.value(0), matrix)
@@ -50,7 +50,7 @@ def _features(call: TfliteCall) -> Value:
 
 
 def _over_time(call: TfliteCall, newest: Value, filters: int, memory: int, wide: DType) -> Value:
-    """The memory with its newest features in place of the oldest ones, times weights of time."""
+    """The memory with the newest features replacing the oldest, times the time weights."""
     batch = newest.type.shape[0]
     old = reshaped(call.variable(4), batch, filters, memory)
     column = reshaped(newest, batch, filters, 1)
@@ -67,13 +67,13 @@ def _over_time(call: TfliteCall, newest: Value, filters: int, memory: int, wide:
 
 
 def _units(sums: Value, rank: int) -> Value:
-    """Sums of ``rank`` filters each."""
+    """Sums over ``rank`` filters each."""
     batch, filters = sums.type.shape
     return of(ReduceSum((2,), False), reshaped(sums, batch, floordiv(filters, rank), rank))
 
 
 def _integer(call: TfliteCall, rank: int, filters: int, memory: int) -> str:
-    """Bytes, features of 16 bits or, as TFLite Micro has it, of 8, sums of 32."""
+    """8-bit numbers, 16-bit features or, as in TFLite Micro, 8-bit ones, 32-bit sums."""
     tensor = call.operands[4]
     if call.dtype() != I8 or tensor is None or tensor.quantization is None:
         unsupported(f"it is of {call.dtype()} with a memory of {tensor and tensor.type}")

@@ -1,4 +1,4 @@
-"""TFLite files as trees of tables, with everything that they hold, and back to bytes."""
+"""TFLite files as trees of tables, complete, and back to bytes."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ UNIONS: Mapping[str, str] = {
     "ArraySegments": "SparseIndexVector",
     "ArrayIndices": "SparseIndexVector",
 }
-"""Fields that hold one of several kinds of tables, and the enumeration that names those."""
+"""Union fields, and the enumeration of their types."""
 
 _ALIGNMENT = 16
-"""Of the bytes of a buffer, as the schema asks."""
+"""Alignment of buffers' bytes, as the schema requires."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the schema: the fields that it has, by the schema's names of them."""
+    """A table of the schema: its fields by their schema names."""
 
     kind: str
     fields: Mapping[str, Any]
 
     def with_fields(self, **fields: Any) -> Table:
-        """With these fields instead; None takes one away."""
+        """With these fields replaced; None removes one."""
         merged = {**self.fields, **fields}
         return Table(self.kind, {n: value for n, value in merged.items() if value is not None})
 
 
 def read_tables(data: bytes) -> Table:
-    """The tree of a file whose structure :func:`read_model` has found sound."""
+    """The tree of a file whose structure :func:`read_model` has validated."""
     model = SCHEMA.Model.GetRootAs(data, 0)
     tree = _table(model)
     buffers = [_inside(buffer, data) for buffer in tree.fields.get("Buffers", ())]
@@ -52,7 +52,7 @@ def read_tables(data: bytes) -> Table:
 
 
 def _inside(buffer: Table, data: bytes) -> Table:
-    """A buffer whose bytes may lie behind the flatbuffer, with them in it."""
+    """A buffer with its bytes inlined, which may be stored after the flatbuffer."""
     start, size = buffer.fields.get("Offset", 0), buffer.fields.get("Size", 0)
     if start <= 1:
         return buffer
@@ -70,7 +70,7 @@ def _table(source: Any) -> Table:
 
 @cache
 def field_names(kind: str) -> tuple[str, ...]:
-    """The fields of a kind of tables."""
+    """The fields of a type of table."""
     start = f"{kind}Add"
     module = vars(import_module(f"tflite.{kind}"))
     return tuple(name.removeprefix(start) for name in module if name.startswith(start))
@@ -99,7 +99,7 @@ def _value(value: Any) -> Any:
 
 
 def _union(source: Any, name: str, raw: Any) -> Table | None:
-    """The table of a field that says its kind in another one."""
+    """The table of a union field, whose type is in another field."""
     names: dict[str, Any] = {**vars(getattr(SCHEMA, UNIONS[name]))}
     number = getattr(source, f"{name}Type")()
     kind = next((n for n, value in names.items() if value == number and n[0] != "_"), "NONE")
@@ -130,7 +130,7 @@ def _written(to: Any, table: Table) -> int:
 
 
 def _offset(to: Any, name: str, value: Any) -> Any:
-    """Where ``value`` has been written, or itself if it is a number."""
+    """The offset of ``value`` after writing it, or itself if it is a number."""
     match value:
         case Table():
             return _written(to, value)

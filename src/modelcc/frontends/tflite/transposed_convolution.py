@@ -1,4 +1,4 @@
-"""TRANSPOSE_CONV, and the form of it that MediaPipe's models have."""
+"""TRANSPOSE_CONV, and MediaPipe's variant of it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def transpose_conv(call: TfliteCall) -> str:
 
 
 def _sizes(call: TfliteCall) -> tuple[Index, ...]:
-    """The shape of the result; of one that is given at run time what the file says, if it does."""
+    """The shape of the result; if it is given at run time, the file's declared one, if any."""
     given, declared = call.indices(0, "shape of the result"), call.results[0].shape
     if declared is None or len(declared) != len(given) or min(declared, default=0) < 1:
         return given
@@ -67,7 +67,7 @@ def _transposed(
     call: TfliteCall, image: int, strides: tuple[int, int], sizes: tuple[Index, ...] | list[Index],
     same: bool,
 ) -> ConvTranspose:  # fmt: skip
-    """With the pads of the convolution that it is the transpose of."""
+    """With the pads of the convolution that it transposes."""
     kernel = [number_of(extent, "kernel") for extent in call.shape(1)[1:3]]
     if min(strides) < 1:
         call.fail(f"it has strides {strides}")
@@ -76,7 +76,7 @@ def _transposed(
     for own, size, step, tap in zip(call.shape(image)[1:3], sizes, strides, kernel, strict=True):
         whole = (number_of(own, "size of the image") - 1) * step + tap
         target = number_of(size, "size of the result")
-        # Of the pads of a convolution from the result to the image.
+        # Pads of the convolution from the result to the image.
         total = max(0, whole - target) if same else 0
         before.append(total // 2)
         after.append(whole - target - total // 2)
@@ -93,7 +93,7 @@ def _float(call: TfliteCall, op: ConvTranspose, image: int, bias: int | None) ->
 
 
 def _integer(call: TfliteCall, op: ConvTranspose, bias: int | None) -> Value:
-    """Of numbers less their zero points, in 32 or 64 bits."""
+    """Of numbers minus their zero points, in 32 or 64 bits."""
     x, w, dtype = call.single(2), call.quantization(1), call.dtype(2)
     image = centred(channels_first(call.value(2)), x.zero)
     kernel = centred(weights(call, 1, (3, 0, 1, 2)), w.zero if dtype == U8 else 0)

@@ -28,7 +28,7 @@ def window_pads(
     strides: Sequence[int],
     dilations: Sequence[int],
 ) -> tuple[tuple[Index, ...], tuple[Index, ...]]:
-    """Pads before and after the spatial axes; SAME gives as many windows as strides begin."""
+    """Pads before and after the spatial axes; SAME gives ceil(size / stride) windows."""
     if any(number < 1 for number in (*kernel, *strides, *dilations)):
         call.fail(f"it has kernel {kernel}, strides {strides} and dilations {dilations}")
     padding = call.choice(call.word("padding", "SAME"), ("SAME", "VALID"), "padding")

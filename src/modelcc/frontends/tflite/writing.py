@@ -1,4 +1,4 @@
-"""TFLite files with some of their operators and tensors changed."""
+"""Writes TFLite files with some of their operators and tensors changed."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _OPTIONS = {
     "MUL": "MulOptions",
     "SUB": "SubOptions",
 }
-"""Tables of options of the operators that are written; others are written without."""
+"""Option tables of the operators that can be written; others are written without options."""
 
 
 def edited(data: bytes, before: TfliteModel, after: TfliteModel) -> bytes:
-    """The file ``data``, which ``before`` is the contents of, changed to what ``after`` says.
+    """The file ``data``, with contents ``before``, rewritten to the contents ``after``.
 
-    Tensors and operators that are the same objects in both stay as they are in the file, with what
-    plain data leaves out; so does everything that is in no subgraph.
+    Tensors and operators that are the same objects in both are copied from the file, including what
+    plain data omits; so is everything outside subgraphs.
     """
     return write_tables(_Edit(read_tables(data)).model(before, after))
 
@@ -53,7 +53,7 @@ class _Edit:
         self._codes: list[Table] = list(tree.fields.get("OperatorCodes", ()))
 
     def model(self, before: TfliteModel, after: TfliteModel) -> Table:
-        """The tree of the changed file."""
+        """The tree of the rewritten file."""
         pairs = zip(before.subgraphs, after.subgraphs, self._tree.fields["Subgraphs"], strict=True)
         subgraphs = [self._subgraph(*pair) for pair in pairs]
         return self._tree.with_fields(
@@ -124,7 +124,7 @@ class _Edit:
 
 
 def _options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a table of options, of their names in snake case."""
+    """Fields of an options table, from their names in snake case."""
     fields: dict[str, Any] = {}
     for method, label in option_fields(kind):
         value = options.get(label)
