@@ -1,1 +1,1 @@
-"""Graphs in forms that other compilers read, one package for each."""
+"""Export of graphs to formats of other compilers, one package for each."""

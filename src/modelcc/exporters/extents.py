@@ -1,4 +1,4 @@
-"""Where the sizes of named dimensions can be read: extents of inputs."""
+"""Sources of the sizes of named dimensions: extents of inputs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from modelcc.ir.index import Index, Sym, floordiv, split_affine, symbols
 
 
 class NamedExtent(NamedTuple):
-    """The ``extent`` of an input along ``axis``, which is no number."""
+    """The symbolic ``extent`` of an input along ``axis``."""
 
     extent: Index
     input: str
     axis: int
 
     def solved(self, name: str, known: Container[str]) -> tuple[str, Index] | None:
-        """The dimension that it tells besides the ``known`` ones, and its size if the extent's is
-        the symbol ``name``; None if it tells none."""
+        """The dimension that it determines given the ``known`` ones, and its size in terms of the
+        symbol ``name`` for the extent; None if it determines none."""
         unknown = [n for n in sorted(symbols(self.extent)) if n not in known]
         split = split_affine(self.extent, unknown) if len(unknown) == 1 else None
         if split is None:
@@ -28,7 +28,7 @@ class NamedExtent(NamedTuple):
 
 
 def named_extents(graph: Graph) -> list[NamedExtent]:
-    """Extents of the inputs that are no numbers, those that are a name first."""
+    """Symbolic extents of the inputs, single symbols first."""
     found = [
         NamedExtent(extent, name, axis)
         for name in graph.inputs

@@ -1,4 +1,4 @@
-"""ONNX models of graphs: :func:`export_onnx` makes one, :func:`write_onnx` writes it as a file."""
+"""Export to ONNX models: :func:`export_onnx` builds one, :func:`write_onnx` writes it to a file."""
 
 from modelcc.exporters.onnx.file import write_onnx
 from modelcc.exporters.onnx.graph import export_onnx

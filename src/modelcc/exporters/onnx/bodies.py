@@ -19,7 +19,7 @@ def subgraph(
     inputs: Sequence[TensorType],
     body: Callable[[Sequence[OnnxValue]], Sequence[Typed]],
 ) -> GraphProto:
-    """A graph that takes ``inputs``; ``body`` writes its nodes and tells its results."""
+    """A graph with ``inputs``; ``body`` writes its nodes and returns its results."""
     given = [OnnxValue(build.fresh(f"{name}_input"), t.dtype) for t in inputs]
     with build.scope() as nodes:
         made = body(given)
@@ -30,7 +30,7 @@ def subgraph(
 
 
 def _own(build: OnnxBuilder, value: OnnxValue, free: set[str]) -> OnnxValue:
-    """``value`` as a result, which a node of the graph has made and which is no other result."""
+    """``value`` as a result: defined by a node of the graph, and distinct from other results."""
     if value.name not in free:
         return build.node("Identity", value)
     free.remove(value.name)

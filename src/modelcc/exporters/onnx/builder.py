@@ -1,4 +1,4 @@
-"""Nodes of ONNX, one after another, with constants and sizes that are made once."""
+"""Builder of ONNX nodes, with deduplicated constants and sizes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from modelcc.ir.naming import Names
 from modelcc.ir.types import I64, Array, DType, dtype_of
 
 OPSETS: Mapping[int, int] = MappingProxyType({21: 10, 23: 11, 26: 13})
-"""Versions of ai.onnx that models are written in, the first that has what they need, and those of
-the file format of the same release.  Runtimes lack kernels of later ones."""
+"""Versions of ai.onnx that models are written in (the lowest sufficient one), with the file format
+version of the same release.  Runtimes lack kernels of later ones."""
 
 SHARED = 64
-"""Elements that a constant may have to be looked for among those that are there."""
+"""Maximum elements of constants that are deduplicated."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class OnnxValue:
 class OnnxBuilder:
     """Appends nodes to the innermost graph.
 
-    ``symbols`` are values of named dimensions, ``known`` other values to be made once; both are
-    those of graphs around, too.  Values are called after their operator until :meth:`call`.
+    ``symbols`` are values of named dimensions, ``known`` other deduplicated values; both include
+    those of enclosing graphs.  Values are named after their operator until :meth:`call`.
     """
 
     def __init__(self, inputs: Iterable[str], results: Iterable[str]) -> None:
@@ -60,7 +60,7 @@ class OnnxBuilder:
     def node(
         self, operator: str, *inputs: OnnxValue | None, dtype: DType | None = None, **settings: Any
     ) -> OnnxValue:
-        """The one result of an operator, of the first operand's element type unless given."""
+        """The single result of an operator, by default with the first operand's element type."""
         (value,) = self.node_of(operator, inputs, [dtype or _first(inputs)], **settings)
         return value
 
@@ -71,7 +71,7 @@ class OnnxBuilder:
         dtypes: Sequence[DType],
         **settings: Any,
     ) -> tuple[OnnxValue, ...]:
-        """The results of an operator; settings that are None are left out.
+        """The results of an operator; settings that are None are omitted.
 
         Not supported if the operator does not take operands of these element types.
         """
@@ -88,36 +88,38 @@ class OnnxBuilder:
         return results
 
     def fresh(self, base: str) -> str:
-        """A name that no value has."""
+        """An unused name."""
         return self._taken.fresh(base)
 
     def extent(self, x: OnnxValue, axis: int) -> OnnxValue:
-        """An extent, as a vector of one number."""
+        """An extent, as a vector of one element."""
         return self.node("Shape", x, dtype=I64, start=axis, end=axis + 1)
 
     @property
     def count(self) -> int:
-        """How many results of nodes there have been."""
+        """The number of results of nodes so far."""
         return len(self._made)
 
     def call(self, value: OnnxValue, name: str, since: int) -> None:
-        """Call ``value`` by a name of the graph, if it was made since then and has none yet."""
+        """Names ``value`` as in the graph, if it was created since ``since`` and has no name
+        yet."""
         if self._made.get(value.name, -1) >= since and value.name not in self._names:
             own = self._is_result(name) and name not in self._names.values()
             self._names[value.name] = name if own else self._taken.fresh(name)
 
     def _is_result(self, name: str) -> bool:
-        """Whether ``name`` is that of a result of the model, not of a body in it."""
+        """Whether ``name`` is that of a result of the model, not of a nested body."""
         return self._depth == 0 and name in self._results
 
     def result(self, value: OnnxValue, name: str) -> None:
-        """Make ``value`` the result ``name`` of the model."""
+        """Makes ``value`` the result ``name`` of the model."""
         if name not in (value.name, self._names.get(value.name)):
             self._names[self.node("Identity", value).name] = name
 
     @contextmanager
     def scope(self) -> Generator[list[NodeProto]]:
-        """The nodes added inside, a graph of their own that may mention what is outside."""
+        """Collects the nodes added inside as a graph of their own, which may capture outer
+        values."""
         outer = self.nodes, self.symbols, self.known
         self.nodes = []
         self._depth += 1
@@ -131,7 +133,7 @@ class OnnxBuilder:
     # --- constants
 
     def constant(self, value: Array | float, dtype: DType | None = None) -> OnnxValue:
-        """A constant; a small one is there once."""
+        """A constant; small ones are deduplicated."""
         array = as_array(value, dtype)
         own = dtype or dtype_of(array)
         element_name(own)
@@ -157,13 +159,13 @@ class OnnxBuilder:
         return self.constant(np.array(numbers, np.int64), I64)
 
     def number(self, value: float, dtype: DType) -> OnnxValue:
-        """One number without axes."""
+        """A scalar."""
         return self.constant(np.asarray(value, dtype.numpy), dtype)
 
     # --- names, at the end
 
     def finish(self) -> list[NodeProto]:
-        """The nodes that the results need, with the names that values are called."""
+        """The nodes that the results depend on, with the final names of values."""
         for node in self.nodes:
             self._rename(node)
         kept, _ = _needed(self.nodes, set(self._results))
@@ -187,8 +189,8 @@ def _first(inputs: Sequence[OnnxValue | None]) -> DType:
 
 @cache
 def _allowed(operator: str, opset: int) -> tuple[frozenset[str], ...]:
-    """Types that operands may have, the last ones those that are left; nothing if there is no such
-    operator."""
+    """Types allowed for operands, the last ones for all remaining operands; empty if there is no
+    such operator."""
     try:
         return tuple(frozenset(i.types) for i in defs.get_schema(operator, opset, "").inputs)
     except defs.SchemaError:
@@ -225,7 +227,7 @@ def _bodies(node: NodeProto) -> list[GraphProto]:
 
 
 def _needed(nodes: Iterable[NodeProto], wanted: set[str]) -> tuple[list[NodeProto], set[str]]:
-    """The nodes whose results are wanted, and all names that are then."""
+    """The nodes that ``wanted`` results depend on, and all names they use."""
     kept: list[NodeProto] = []
     for node in reversed(list(nodes)):
         if wanted.isdisjoint(node.output):
@@ -241,7 +243,7 @@ def _needed(nodes: Iterable[NodeProto], wanted: set[str]) -> tuple[list[NodeProt
 
 
 def mentioned_names(nodes: Iterable[NodeProto]) -> set[str]:
-    """Names that nodes take, those in their bodies included."""
+    """Names that nodes read, including those in their bodies."""
     found: set[str] = set()
     for node in nodes:
         found.update(node.input)

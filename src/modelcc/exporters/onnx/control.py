@@ -1,4 +1,4 @@
-"""Branches and loops; their bodies mention values around them as they are."""
+"""Branches and loops; their bodies capture outer values directly."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def branch(at: OnnxWriting, op: If) -> tuple[OnnxValue, ...]:
 
 
 def loop(at: OnnxWriting, op: Loop) -> tuple[OnnxValue, ...]:
-    """A loop whose state is what it carries; slices are stacked along axis 0, and moved then."""
+    """A loop with its loop-carried values as state; slices are stacked along axis 0, then
+    transposed."""
     operands = [at.input(n) for n in range(len(at.inputs))]
     states, captured = operands[: op.states], operands[op.states :]
     kinds = [at.type(n) for n in range(op.states)]
@@ -57,7 +58,7 @@ def loop(at: OnnxWriting, op: Loop) -> tuple[OnnxValue, ...]:
 def _stack(
     at: OnnxWriting, op: Loop, number: int, stacked: OnnxValue, part: TensorType
 ) -> OnnxValue:
-    """Slices from axis 0 where they belong, in their order, zeros in the place of missing ones."""
+    """Slices moved from axis 0 to their axis, in order, with zeros for missing ones."""
     assert op.trips is not None
     axis, rank = op.axes[number], part.rank
     if op.conditional:

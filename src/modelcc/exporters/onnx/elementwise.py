@@ -1,4 +1,4 @@
-"""Arithmetic that ONNX says in several operators."""
+"""Arithmetic that takes several ONNX operators."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Formula = Callable[[OnnxWriting, Any, OnnxValue], OnnxValue | None]
 
 
 def unchanged(at: OnnxWriting, op: object) -> OnnxValue:
-    """What only gradients, or the order of a computation, tell from its operand."""
+    """Ops that are the identity except for gradients, or execution order."""
     return at.node("Identity", at.input())
 
 
@@ -48,7 +48,7 @@ def unequal(at: OnnxWriting, op: object) -> OnnxValue:
 
 
 def modulus(at: OnnxWriting, op: Mod) -> OnnxValue:
-    """ONNX has remainders of floats with the sign of the dividend only."""
+    """ONNX has floating-point remainders with the sign of the dividend only."""
     a, b = at.input(0), at.input(1)
     if op.fmod or not a.dtype.is_float:
         return at.node("Mod", a, b, fmod=int(op.fmod))
@@ -60,7 +60,7 @@ def modulus(at: OnnxWriting, op: Mod) -> OnnxValue:
 
 
 def shift(at: OnnxWriting, op: BitShift) -> OnnxValue:
-    """Of signed numbers a product, or a quotient rounded down: ONNX shifts those without a sign."""
+    """Signed shifts as a product, or a quotient rounded down: ONNX shifts unsigned numbers only."""
     x, by = at.input(0), at.input(1)
     if x.dtype.kind == "uint":
         return at.node("BitShift", x, by, direction="LEFT" if op.left else "RIGHT")
@@ -76,7 +76,7 @@ def power_of_two(at: OnnxWriting, op: object) -> OnnxValue:
 
 
 def power_less_one(at: OnnxWriting, op: object) -> OnnxValue:
-    """``tanh(x / 2) (exp(x) + 1)``, which is exact near zero."""
+    """``tanh(x / 2) (exp(x) + 1)``, which is accurate near zero."""
     return _power_less_one(at, at.input())
 
 
@@ -103,8 +103,8 @@ def inverse_root(at: OnnxWriting, op: object) -> OnnxValue:
 
 
 def exact(formula: Formula) -> Entry:
-    """An operator of the same name; of 64 bits, or where there is none, by a formula: attributes
-    and kernels of ONNX have 32."""
+    """An operator of the same name; for f64, or if there is none, a formula: attributes and kernels
+    of ONNX are f32."""
 
     def entry(at: OnnxWriting, op: Any) -> OnnxValue | None:
         (result,), x = at.results, at.input()
@@ -157,7 +157,7 @@ def line_in_bounds(at: OnnxWriting, op: HardSigmoid, x: OnnxValue) -> OnnxValue:
 
 
 def parametric(at: OnnxWriting, op: object) -> OnnxValue:
-    """ONNX stretches the slope, not ``x``."""
+    """ONNX broadcasts the slope, not ``x``."""
     x, shape = at.input(), at.results[0].shape
     return at.node("PRelu", x if shape == at.shape else at.expand(x, shape), at.input(1))
 
@@ -181,7 +181,7 @@ def clip(at: OnnxWriting, op: Clip) -> OnnxValue:
 
 
 def saturated(at: OnnxWriting, op: object) -> OnnxValue:
-    """A quantisation by a scale of 1."""
+    """A quantisation with scale 1."""
     (result,) = at.results
     one, zero = at.build.number(1, at.input().dtype), at.build.number(0, result.dtype)
     return at.node("QuantizeLinear", at.input(), one, zero, dtype=result.dtype)

@@ -1,4 +1,4 @@
-"""Which operator of ONNX an op is.  What is not here is written by its decomposition."""
+"""ONNX operators by op.  Ops that are not listed are exported by their decomposition."""
 
 from __future__ import annotations
 

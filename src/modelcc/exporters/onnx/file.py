@@ -1,4 +1,4 @@
-"""Models as files: constants are in them, or beside them where they are more than a file holds."""
+"""Models as files: constants are inside, or in external data if they exceed the limit of a file."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from modelcc.ir.graph import Graph
 from modelcc.ir.types import Array, dtype_of
 
 MOST = (1 << 31) - (1 << 24)
-"""Bytes of constants that a file may have: one of protobuf ends at 2 GB."""
+"""Bytes of constants that a file may contain: protobuf's limit is 2 GB."""
 
 LEAST = 1024
-"""Bytes that a constant must have to go beside the model."""
+"""Minimum bytes of a constant in external data."""
 
 PAGE = 4096
-"""Constants begin at multiples of it, so that files may be mapped."""
+"""Alignment of constants in external data, so that files may be memory-mapped."""
 
 
 def write_onnx(graph: Graph, path: str | PathLike[str], most: int = MOST) -> tuple[Path, ...]:
-    """Write :func:`~modelcc.exporters.onnx.export_onnx` of the graph; the files that were written.
+    """Writes :func:`~modelcc.exporters.onnx.export_onnx` of the graph; returns the files written.
 
-    Constants of more than ``most`` bytes go into ``path`` with ``.data`` added, which has to stay
-    beside the model.
+    If constants have more than ``most`` bytes in all, they go into ``path`` with ``.data``
+    appended, which must stay next to the model.
     """
     target, program = Path(fspath(path)), onnx_program(graph)
     whole = sum(data.nbytes for data in program.constants.values())
@@ -53,7 +53,7 @@ def _beside(constants: Mapping[str, Array], file: BinaryIO, name: str) -> list[T
 
 
 def _reference(key: str, data: Array, file: BinaryIO, name: str) -> TensorProto:
-    """A constant whose bytes are in ``file`` from now on."""
+    """A constant whose bytes are moved to ``file``."""
     file.write(bytes(-file.tell() % PAGE))
     start = file.tell()
     file.write(_raw(key, data))
@@ -66,7 +66,7 @@ def _reference(key: str, data: Array, file: BinaryIO, name: str) -> TensorProto:
 
 
 def _raw(key: str, data: Array) -> memoryview | bytes:
-    """The elements as the format has them: several to a byte if they are less than one."""
+    """The elements in the file format: packed if narrower than a byte."""
     if dtype_of(data).bits < 8:
         return tensor_proto(key, data).raw_data
     return np.ascontiguousarray(data).reshape(-1).view(np.uint8).data

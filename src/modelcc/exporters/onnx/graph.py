@@ -1,4 +1,4 @@
-"""ONNX models of graphs.
+"""Export of graphs to ONNX models.
 
 An op is written by its entry in the table, or by its decomposition.
 """
@@ -25,12 +25,12 @@ from modelcc.ir.op import Builder, Op
 from modelcc.ir.types import F64, Array, DType, TensorType, dtype_of
 
 COMPUTED = 4096
-"""Elements that a result without operands may have to be a constant of the model."""
+"""Maximum elements of a result without operands that is exported as a constant."""
 
 
 @dataclass(frozen=True)
 class OnnxProgram:
-    """A model whose constants are still apart."""
+    """A model with its constants kept separately."""
 
     proto: ModelProto
     constants: Mapping[str, Array]
@@ -39,8 +39,8 @@ class OnnxProgram:
 def export_onnx(graph: Graph) -> ModelProto:
     """The graph as a model of ai.onnx: inputs, outputs and constants under their names.
 
-    :class:`ModelError` names every node whose result is needed and that has no form in ONNX, why,
-    and where it is in the user's model.  Constants are in the model, whatever their size:
+    :class:`ModelError` lists every required node that cannot be expressed in ONNX, with reason and
+    location in the user's model.  Constants are in the model, whatever their size:
     :func:`~modelcc.exporters.onnx.write_onnx` writes files of any size.
     """
     program = onnx_program(graph)
@@ -63,7 +63,7 @@ def onnx_program(graph: Graph) -> OnnxProgram:
 class OnnxExporter(Builder):
     """Writes nodes of a graph or of a body in one (:class:`~modelcc.ir.op.Builder`).
 
-    ``refused``: what cannot be written, by the name of a value that nothing defines.
+    ``refused``: nodes that cannot be exported, by the name of an undefined value.
     """
 
     def __init__(self, build: OnnxBuilder, refused: dict[str, str]) -> None:
@@ -75,7 +75,7 @@ class OnnxExporter(Builder):
     # --- graphs
 
     def arguments(self, graph: Graph) -> None:
-        """Take the inputs of a model, and the sizes of its dimensions from their extents."""
+        """Adds the inputs of a model, and the sizes of its dimensions from their extents."""
         for name in graph.inputs:
             type = graph.types[name]
             self._bind(name, OnnxValue(name, type.dtype), type)
@@ -87,7 +87,7 @@ class OnnxExporter(Builder):
                 self.build.symbols[solved[0]] = OnnxSizes(self.build).one(solved[1])
 
     def run(self, graph: Graph) -> None:
-        """Write all nodes."""
+        """Exports all nodes."""
         used = {name for node in graph.nodes for name in node.inputs}.union(graph.outputs)
         for name, constant in graph.constants.items():
             if name in used:
@@ -102,7 +102,7 @@ class OnnxExporter(Builder):
         self.build.label = outer
 
     def body(self, graph: Graph, operands: Sequence[OnnxValue]) -> list[OnnxValue]:
-        """The results of a graph in an op, whose inputs are ``operands``."""
+        """The results of an op's sub-graph on ``operands``."""
         inner = OnnxExporter(self.build, self.refused)
         for name, value in zip(graph.inputs, operands, strict=True):
             inner._bind(name, value, graph.types[name])
@@ -110,7 +110,7 @@ class OnnxExporter(Builder):
         return [inner._values[name] for name in graph.outputs]
 
     def program(self, graph: Graph) -> OnnxProgram:
-        """The model, once all nodes are written; :class:`ModelError` if some could not be."""
+        """The model, after all nodes are exported; :class:`ModelError` if some could not be."""
         for name in graph.outputs:
             self.build.result(self._values[name], name)
         nodes = self.build.finish()
@@ -174,10 +174,10 @@ class OnnxExporter(Builder):
             return tuple(self._values[n] for n in op.decompose(self, *inputs))
         unsupported("ONNX has no operator for it, and it is not made of simpler ops")
 
-    # --- what decompositions ask for
+    # --- the interface for decompositions
 
     def add(self, op: Op, *inputs: str) -> tuple[str, ...]:
-        """Write ``op``; the names of its results."""
+        """Exports ``op``; the names of its results."""
         types = infer_types(op, [self._types[n] if n else None for n in inputs])
         names = tuple(self._fresh() for _ in types)
         for name, value, type in zip(names, self.written(op, inputs), types, strict=True):
@@ -201,7 +201,7 @@ class OnnxExporter(Builder):
 
 
 def _is_known(op: Op, inputs: Sequence[str], types: Sequence[TensorType]) -> bool:
-    """Whether the op makes one small tensor of nothing."""
+    """Whether the op yields one small tensor from no operands."""
     if inputs or op.symbols() or len(types) != 1 or not op.pure:
         return False
     elements = types[0].elements
@@ -209,13 +209,13 @@ def _is_known(op: Op, inputs: Sequence[str], types: Sequence[TensorType]) -> boo
 
 
 def _is_exact(op: Op, types: Sequence[TensorType]) -> bool:
-    """Whether attributes, which are numbers of 32 bits in ONNX, are as exact as results are."""
+    """Whether attributes, which are f32 in ONNX, are as accurate as results."""
     numbers = (v for v in op.attributes().values() if isinstance(v, float))
     return F64 not in (t.dtype for t in types) or all(np.float32(v) == v for v in numbers)
 
 
 def _untyped(graph: Graph) -> Iterator[str]:
-    """Inputs and outputs that ONNX has no type for, and why."""
+    """Inputs and outputs without a type in ONNX, and why."""
     for what, names in (("input", graph.inputs), ("output", graph.outputs)):
         for name in names:
             try:

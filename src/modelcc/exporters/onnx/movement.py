@@ -1,4 +1,4 @@
-"""Shapes, slices and pads: what moves or makes elements."""
+"""Shapes, slices and pads: data movement and creation."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def indices(at: OnnxWriting, op: Indices) -> OnnxValue:
 
 
 def iota(at: OnnxWriting, op: Iota) -> OnnxValue:
-    """The steps in integers unless one of the numbers is none."""
+    """In integers, unless start or step is a float."""
     whole = not isinstance(op.start, float) and not isinstance(op.step, float)
     line = at.count(op.shape[op.axis])
     dtype = I64 if whole else op.dtype
@@ -79,7 +79,7 @@ def triangle(at: OnnxWriting, op: Trilu) -> OnnxValue:
 
 
 def part(at: OnnxWriting, op: Slice) -> OnnxValue:
-    """Along those axes that are not taken whole."""
+    """Along the axes that are not taken whole."""
     rows = zip(op.starts, op.extents, op.steps, at.shape, strict=True)
     axes = [a for a, (start, n, step, e) in enumerate(rows) if (start, n, step) != (0, e, 1)]
     if not axes:
@@ -92,7 +92,7 @@ def part(at: OnnxWriting, op: Slice) -> OnnxValue:
 
 
 def _ends(at: OnnxWriting, ends: Sequence[Index], steps: Sequence[Index]) -> OnnxValue:
-    """Ends below zero are before the first element, and would count from the end."""
+    """Negative ends mean before the first element; ONNX would count them from the end."""
     fixed = [_LEAST if isinstance(e, int) and e < 0 else e for e in ends]
     found = at.vector(fixed)
     forward = (isinstance(e, int) or s == 1 for e, s in zip(ends, steps, strict=True))
@@ -107,7 +107,7 @@ def element(at: OnnxWriting, op: At) -> OnnxValue:
 
 
 def spread(at: OnnxWriting, op: Unslice) -> OnnxValue:
-    """Zeros around; along axes with steps, each row to its place."""
+    """Zero padding; along axes with steps, rows are scattered."""
     x, shape = at.input(), list(at.shape)
     rows = enumerate(zip(op.starts, op.steps, op.shape, strict=True))
     stepped = [(a, *row) for a, row in rows if row[1] != 1]
@@ -128,13 +128,13 @@ def spread(at: OnnxWriting, op: Unslice) -> OnnxValue:
 def _around(
     starts: Sequence[Index], inner: Sequence[Index], outer: Sequence[Index]
 ) -> tuple[list[Index], list[Index]]:
-    """Elements before and after a part."""
+    """Padding before and after a slice."""
     rows = zip(starts, inner, outer, strict=True)
     return list(starts), [whole - start - own for start, own, whole in rows]
 
 
 def replaced(at: OnnxWriting, op: ReplaceSlice) -> OnnxValue:
-    """The part where a mask of its size, padded like it, holds."""
+    """Selects the part by a mask of its size, padded likewise."""
     x, y, own = at.input(0), at.input(1), at.type(1).shape
     before, after = _around(op.starts, own, at.shape)
     if all(amount == 0 for amount in (*before, *after)):
@@ -144,8 +144,8 @@ def replaced(at: OnnxWriting, op: ReplaceSlice) -> OnnxValue:
 
 
 def pad(at: OnnxWriting, op: Pad) -> OnnxValue:
-    """By taking elements where ONNX's runtimes would not: further than the tensor reaches, or after
-    cropping."""
+    """By gathering, where ONNX's runtimes do not support the padding: larger than the tensor, or
+    after cropping."""
     x = at.input()
     amounts = (*op.before, *op.after)
     if all(amount == 0 for amount in amounts):

@@ -19,14 +19,14 @@ from modelcc.ops.reduce import ArgMax, ArgMin
 
 
 def reduction(at: OnnxWriting, op: Any) -> OnnxValue:
-    """Axes are an operand; none are none."""
+    """Axes are an operand; empty axes reduce nothing."""
     axes = at.build.ints(*op.axes)
     settings: Settings = {"keepdims": int(op.keepdims), "noop_with_empty_axes": 1}
     return at.node(type(op).__name__, at.input(), axes, **settings)
 
 
 def moments(at: OnnxWriting, op: Moments) -> tuple[OnnxValue, ...]:
-    """Of narrow floats in 32 bits."""
+    """In f32 for narrow floats."""
     (result, _), axes = at.results, at.build.ints(*op.axes)
     x = at.cast(at.input(), accumulator(result.dtype))
     mean = at.node("ReduceMean", x, axes, keepdims=1, noop_with_empty_axes=1)
@@ -54,7 +54,7 @@ def instance_norm(at: OnnxWriting, op: InstanceNorm) -> OnnxValue:
 
 
 def trailing_norm(operator: str) -> Any:
-    """A norm over the last axes.  ONNX computes with 32 bits; parameters have all of these axes."""
+    """A norm over the last axes.  ONNX computes in f32; parameters have all of these axes."""
 
     def entry(at: OnnxWriting, op: LayerNorm | RMSNorm) -> OnnxValue | None:
         trailing = at.shape[op.axis :]

@@ -1,4 +1,4 @@
-"""Reads and writes at places from data."""
+"""Gathers and scatters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def scatter_elements(at: OnnxWriting, op: ScatterElements) -> OnnxValue:
 
 
 def scatter_nd(at: OnnxWriting, op: ScatterND) -> OnnxValue:
-    """ONNX selects along the first axes."""
+    """ONNX indexes the first axes."""
     rank, last = at.type().rank, op.axis + op.depth(at.type(1))
     order = [*range(op.axis, last), *range(op.axis), *range(last, rank)]
     operands = at.transpose(at.input(), order), at.indices(1), at.input(2)
@@ -38,7 +38,7 @@ def scatter_nd(at: OnnxWriting, op: ScatterND) -> OnnxValue:
 
 
 def gather_sum(at: OnnxWriting, op: GatherSum) -> OnnxValue:
-    """Added to zeros, with the axes of indices first."""
+    """Scatter-added to zeros, with the axes of indices first."""
     axis, count = op.axis, at.type(1).rank
     first = range(axis, axis + count)
     order = [*first, *range(axis), *range(axis + count, at.type().rank)]
@@ -53,7 +53,7 @@ def gather_sum(at: OnnxWriting, op: GatherSum) -> OnnxValue:
 
 
 def one_hot(at: OnnxWriting, op: OneHot) -> OnnxValue:
-    """Of one number as of a vector of one."""
+    """A scalar is treated as a vector of one element."""
     places, values, line = at.indices(0), at.input(1), at.build.ints(0)
     single = at.type().rank == 0
     if single:

@@ -26,7 +26,7 @@ def dequantised(at: OnnxWriting, op: DequantizeLinear) -> OnnxValue:
 
 
 def integer_product(at: OnnxWriting, op: object) -> OnnxValue:
-    """In 32 bits where a zero point is none that runtimes take."""
+    """In 32-bit integers if runtimes do not support the zero point."""
     zeros = [at.given[n] if at.has(n) else None for n in (2, 3)]
     if all(zero is None or zero.elements == 1 for zero in zeros):
         single = [at.reshape(at.input(n), ()) if at.has(n) else None for n in (2, 3)]
@@ -35,7 +35,7 @@ def integer_product(at: OnnxWriting, op: object) -> OnnxValue:
 
 
 def _centred(at: OnnxWriting, number: int, zero: TensorType | None) -> OnnxValue:
-    """An operand less its zero points: one for each row of the first, or column of the second."""
+    """An operand minus its zero points: one per row of the first, or per column of the second."""
     x = at.cast(at.input(number), I32)
     if zero is None:
         return x
@@ -50,7 +50,7 @@ def quantised_product(at: OnnxWriting, op: object) -> OnnxValue:
 
 
 def packed_product(at: OnnxWriting, op: PackedMatMul) -> OnnxValue:
-    """Weights taken out of their words, which ONNX has no type for."""
+    """Weights unpacked from words, for which ONNX has no type."""
     x, words, scale, zero = (at.input(n) for n in range(4))
     blocks, count, columns = at.type(1).shape
     fields = WORD_BITS // op.bits

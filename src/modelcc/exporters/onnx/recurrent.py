@@ -11,11 +11,11 @@ from modelcc.ops.recurrence import USUAL, Recurrent
 from modelcc.ops.recurrent import GRU, LSTM
 
 _LENGTHS = 4
-"""The operand that has as many elements as there are sequences."""
+"""The operand with one element per sequence."""
 
 
 def layer(at: OnnxWriting, op: Recurrent) -> tuple[OnnxValue, ...] | None:
-    """A layer whose number of states is known."""
+    """A layer with a static number of states."""
     hidden = at.type(2).shape[-1]
     if not isinstance(hidden, int):
         return None
@@ -39,14 +39,14 @@ def layer(at: OnnxWriting, op: Recurrent) -> tuple[OnnxValue, ...] | None:
 def _in_order(
     at: OnnxWriting, op: Recurrent, weights: OnnxValue, hidden: int, sets: int
 ) -> OnnxValue:
-    """``weights`` with the gates in ONNX's order; there are ``sets`` of all gates."""
+    """``weights`` with the gates in ONNX's order; ``sets`` is the number of sets of all gates."""
     gates = np.arange(sets * op.gates * hidden).reshape(sets, op.gates, hidden)
     rows = gates[:, [op.place(g) for g in range(op.gates)]].reshape(-1)
     return at.node("Gather", weights, at.constant(rows, I64), axis=1)
 
 
 def _parameters(op: Recurrent) -> dict[str, list[float] | None]:
-    """Those of all activations one after another."""
+    """Parameters of all activations, concatenated."""
     lists: tuple[list[float], list[float]] = ([], [])
     for name, given in zip(op.activations, op.parameters, strict=False):
         for kind, number in zip(lists, given or USUAL.get(name, ()), strict=False):

@@ -1,4 +1,4 @@
-"""Images at places between pixels, and boxes of them."""
+"""Image resampling, and pooling of boxes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from modelcc.ops.roi_pool import MaxRoiPool
 
 
 def resized(at: OnnxWriting, op: Resize) -> OnnxValue:
-    """By sizes where scales are their ratios, else by scales."""
+    """By sizes if scales are their ratios, else by scales."""
     region, scales, sizes = None, None, None
     if op.region:
         ends = [number for side in zip(*op.region, strict=True) for number in side]
@@ -42,7 +42,7 @@ def resized(at: OnnxWriting, op: Resize) -> OnnxValue:
 
 
 def _is_ratio(scale: Scale | None, size: Index, extent: Index) -> bool:
-    """Whether ``scale`` is what a runtime makes of size and extent."""
+    """Whether ``scale`` is what a runtime computes from size and extent."""
     if scale is None or (scale == 1 and size == extent):
         return True
     if isinstance(scale, tuple):
@@ -65,7 +65,7 @@ def _number(value: Scale) -> float:
 
 
 def _factors(op: Resize, extents: Sequence[Index]) -> list[float]:
-    """Scales that give the sizes."""
+    """Scales that yield the sizes."""
     found: list[float] = []
     for scale, size, extent in zip(op.scales, op.shape, extents, strict=True):
         factor = _ratio(size, extent) if scale is None else _number(scale)
@@ -76,7 +76,7 @@ def _factors(op: Resize, extents: Sequence[Index]) -> list[float]:
 
 
 def _misses(factor: float, size: Index, extent: Index) -> bool:
-    """Whether the factor, a number of 32 bits, is known to give another size."""
+    """Whether the factor, an f32, provably yields another size."""
     if not isinstance(size, int) or not isinstance(extent, int):
         return False
     return floor(float(np.float32(factor)) * extent) != size
@@ -105,7 +105,7 @@ def box_align(at: OnnxWriting, op: RoiAlign) -> OnnxValue:
 
 
 def box_pool(at: OnnxWriting, op: MaxRoiPool) -> OnnxValue:
-    """Boxes have the numbers of their images before their corners."""
+    """Boxes are preceded by their image numbers."""
     column = at.node("Unsqueeze", at.input(1), at.build.ints(1))
     boxes = at.node("Concat", at.cast(column, at.input().dtype), at.input(), axis=1)
     settings: Settings = {"pooled_shape": [op.height, op.width], "spatial_scale": op.scale}

@@ -1,4 +1,4 @@
-"""Ops whose results are as long as data says: ONNX's have no room behind what counts."""
+"""Ops with data-dependent result sizes: ONNX's results are not padded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from modelcc.ops.unique import Unique
 
 
 def read_size(at: OnnxWriting, op: ReadSize) -> OnnxValue:
-    """Its elements have names from now on.  Runtimes check sizes by themselves."""
+    """Binds its elements to symbols.  Runtimes check sizes themselves."""
     x = at.input()
     flat = x if at.type().rank == 1 else at.node("Reshape", x, at.build.ints(-1))
     for number, name in enumerate(op.names):
@@ -44,7 +44,7 @@ def kept_boxes(at: OnnxWriting, op: NonMaxSuppression) -> tuple[OnnxValue, ...]:
 
 
 def _filled(at: OnnxWriting, x: OnnxValue, axis: int, result: int) -> OnnxValue:
-    """``x`` with zeros behind along ``axis``, as many as a result of the op has."""
+    """``x`` zero-padded along ``axis`` to the extent of the op's result."""
     type = at.results[result]
     room = at.sizes.one(type.shape[axis])
     missing = at.node("Sub", room, at.build.extent(x, axis))
@@ -63,7 +63,7 @@ def top(at: OnnxWriting, op: TopK) -> tuple[OnnxValue, ...]:
 
 
 def fourier(at: OnnxWriting, op: FourierTransform) -> OnnxValue:
-    """Without tables.  ONNX divides if and only if it transforms back."""
+    """Without tables.  ONNX scales if and only if the transform is inverse."""
     x = at.input()
     if op.real:
         x = at.node("Unsqueeze", x, at.build.ints(-1))

@@ -1,4 +1,4 @@
-"""Index expressions as values: what shapes, starts and numbers of elements become."""
+"""Index expressions as values: of shapes, starts and counts."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from modelcc.ir.types import I64
 
 
 class OnnxSizes:
-    """Vectors of 64-bit integers that are what expressions of named dimensions come to."""
+    """Vectors of i64 computed from expressions of named dimensions."""
 
     def __init__(self, build: OnnxBuilder) -> None:
         self._build = build
 
     def vector(self, values: Sequence[Index]) -> OnnxValue:
-        """All ``values``, one after another."""
+        """All ``values``, concatenated."""
         parts: list[OnnxValue] = []
         run: list[int] = []
         for value in values:
@@ -33,16 +33,16 @@ class OnnxSizes:
         return parts[0] if len(parts) == 1 else self._build.node("Concat", *parts, axis=0)
 
     def scalar(self, value: Index) -> OnnxValue:
-        """One number, without axes."""
+        """A scalar."""
         if isinstance(value, int):
             return self._build.number(value, I64)
         return self._build.node("Squeeze", self.one(value), self._build.ints(0))
 
     def one(self, value: Index) -> OnnxValue:
-        """A vector of one number."""
+        """A vector of one element."""
         if isinstance(value, int):
             return self._build.ints(value)
-        # A loop in a loop may have a counter of the same name.
+        # A nested loop may have a counter of the same name.
         key = (value, *(self._symbol(name).name for name in sorted(value.symbols)))
         found = self._build.known.get(key)
         if found is None:
@@ -54,7 +54,7 @@ class OnnxSizes:
             case Sym(name):
                 return self._symbol(name)
             case FloorDiv(dividend, divisor):
-                # ONNX rounds quotients towards zero, but knows the remainder of floor division.
+                # ONNX truncates quotients, but its remainder matches floor division.
                 whole = dividend - self._named(FloorMod(dividend, divisor))
                 return self._build.node("Div", self.one(whole), self.one(divisor))
             case FloorMod(dividend, divisor):
@@ -66,7 +66,7 @@ class OnnxSizes:
                 return self._polynomial(e)
 
     def _named(self, e: Expr) -> Index:
-        """A symbol in place of ``e``."""
+        """A symbol bound to ``e``."""
         name = f".{e}"
         self._build.symbols[name] = self.one(e)
         return Sym(name)

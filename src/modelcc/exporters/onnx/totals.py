@@ -1,4 +1,4 @@
-"""Running totals: a scan along the axis whose state is the total so far."""
+"""Cumulative ops: a scan along the axis with the total so far as state."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Combine = Callable[[OnnxWriting, OnnxValue, OnnxValue], OnnxValue]
 
 
 def running(operator: str) -> Entry:
-    """Totals by an operator of two operands."""
+    """Cumulative totals by a binary operator."""
     return scanned(lambda at, total, x: at.node(operator, total, x))
 
 
 def scanned(combine: Combine) -> Entry:
-    """Totals of ``combine``, narrow floats in 32 bits."""
+    """Cumulative totals of ``combine``, in f32 for narrow floats."""
 
     def entry(at: OnnxWriting, op: Any) -> OnnxValue:
         (result,) = at.results
@@ -47,7 +47,7 @@ def scanned(combine: Combine) -> Entry:
 
 
 def running_sum(at: OnnxWriting, op: Any) -> OnnxValue:
-    """ONNX's own."""
+    """By ONNX's CumSum."""
     wide = accumulator(at.type().dtype)
     x, axis = at.cast(at.input(), wide), at.build.number(op.axis, I64)
     total = at.node("CumSum", x, axis, exclusive=int(op.exclusive), reverse=int(op.reverse))

@@ -1,4 +1,4 @@
-"""How ONNX says element types and the types of values."""
+"""ONNX's notation of element types and value types."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ _SPELLED: Mapping[str, str] = MappingProxyType(
 
 
 def element_name(dtype: DType) -> str:
-    """The element type as schemas spell it; not supported if the opset has none like it."""
+    """The element type in schema notation; not supported if the opset has no equivalent."""
     name = _SPELLED.get(dtype.name)
     return unsupported(f"ONNX has no elements of {dtype}") if name is None else name
 
 
 def element_type(dtype: DType) -> int:
-    """The number of the element type (``TensorProto.DataType``)."""
+    """The code of the element type (``TensorProto.DataType``)."""
     return TensorProto.DataType.Value(element_name(dtype).upper())
 
 
 def value_info(name: str, type: TensorType) -> ValueInfoProto:
-    """A value with its type: named extents are ``dim_param``, expressions of them as text."""
+    """A value with its type: symbolic extents are ``dim_param``, expressions of them as text."""
     shape = [e if isinstance(e, int) else str(e) for e in type.shape]
     return helper.make_tensor_value_info(name, element_type(type.dtype), shape)
 
 
 def tensor_proto(name: str, data: Array) -> TensorProto:
-    """A constant, its elements as bytes."""
+    """A constant with its elements as raw bytes."""
     return numpy_helper.from_array(np.ascontiguousarray(data).reshape(data.shape), name)

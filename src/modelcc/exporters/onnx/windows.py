@@ -1,4 +1,4 @@
-"""Convolutions and pools; pads that ONNX has not go before."""
+"""Convolutions and pools; pads that ONNX does not support become a Pad in front."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Pads = Sequence[Index]
 
 
 def plain_pads(before: Pads, after: Pads) -> list[int] | None:
-    """As an attribute; None if one is no number, or crops."""
+    """Pads as an attribute; None if one is symbolic, or crops."""
     pads = [p for p in (*before, *after) if isinstance(p, int) and p >= 0]
     return pads if len(pads) == len(before) + len(after) else None
 
@@ -35,14 +35,14 @@ def _padded(at: OnnxWriting, x: OnnxValue, before: Pads, after: Pads, value: flo
 
 
 def _window(op: Windowed, weights: Sequence[Index]) -> Settings:
-    """Settings of a convolution but for its pads."""
+    """Settings of a convolution without its pads."""
     kernel = [e for e in weights[2:] if isinstance(e, int)]
     whole = kernel if len(kernel) == len(weights) - 2 else None
     return {"strides": op.strides, "dilations": op.dilations, "kernel_shape": whole}
 
 
 def convolution(at: OnnxWriting, op: Conv) -> OnnxValue:
-    """Pads that are named or crop go before."""
+    """Pads that are symbolic or crop are applied separately."""
     x, pads = at.input(), plain_pads(op.pads_before, op.pads_after)
     if pads is None:
         x, pads = _padded(at, x, op.pads_before, op.pads_after, 0), [0] * (2 * len(op.strides))
@@ -51,7 +51,7 @@ def convolution(at: OnnxWriting, op: Conv) -> OnnxValue:
 
 
 def transposed(at: OnnxWriting, op: ConvTranspose) -> OnnxValue:
-    """In whole, then cropped and extended, where ONNX's limits on pads are not met."""
+    """Without pads, then cropped and extended, if ONNX's limits on pads are exceeded."""
     pads, more = plain_pads(op.pads_before, op.pads_after), op.output_padding
     window: Settings = {**_window(op, at.type(1).shape), "group": op.groups}
     reach = zip(more, op.strides, strict=True)
@@ -79,15 +79,16 @@ def _pool(op: Pool, pads: Pads, ceil_mode: bool = False) -> Settings:
 
 
 def _counts(at: OnnxWriting, op: Pool) -> Sequence[Index]:
-    """Numbers of windows."""
+    """Output extents."""
     return (at.type(1) if isinstance(op, MaxPoolGrad) else at.results[0]).shape[2:]
 
 
 def _as_it_is(at: OnnxWriting, op: Pool) -> Settings | None:
-    """Settings of a pool of ONNX; None if it has none of this form: pads are less than its kernel.
+    """Settings of an ONNX pool; None if it cannot express this form: pads must be less than the
+    kernel.
 
-    Checkers count windows of ``ceil_mode`` that begin in the padding behind, runtimes do not: where
-    there would be some, pads say how many windows there are.
+    Checkers count windows of ``ceil_mode`` that begin in the trailing padding, runtimes do not: if
+    there would be some, pads determine the number of windows.
     """
     sizes, counts, rank = at.shape[2:], _counts(at, op), len(op.kernel)
     after, ceil_mode = op.pads_after, op.ceil_mode
@@ -111,13 +112,13 @@ def _as_it_is(at: OnnxWriting, op: Pool) -> Settings | None:
 
 
 def _flush(at: OnnxWriting, op: Pool) -> tuple[Pads, Settings]:
-    """Padding behind with which the last windows end, and settings of a pool without any."""
+    """Trailing padding that ends with the last window, and settings of a pool without pads."""
     after = op.window.fitted_after(at.shape[2:], _counts(at, op))
     return after, _pool(op, (0,) * (2 * len(op.kernel)))
 
 
 def greatest(at: OnnxWriting, op: MaxPool) -> OnnxValue:
-    """Pads that a pool may not have are least elements."""
+    """Unsupported pads are filled with the minimum."""
     settings = _as_it_is(at, op)
     if settings is not None:
         return at.node("MaxPool", at.input(), **settings)
@@ -138,7 +139,7 @@ def greatest_places(at: OnnxWriting, op: MaxPoolIndices | MaxPoolGrad) -> OnnxVa
 
 
 def greatest_gradient(at: OnnxWriting, op: MaxPoolGrad) -> OnnxValue:
-    """Added at the places of the greatest elements."""
+    """Scatter-added at the indices of the maxima."""
     line = at.build.ints(-1)
     wide = accumulator(at.input().dtype)
     given = greatest_places(at, op), at.cast(at.input(1), wide)
@@ -149,7 +150,8 @@ def greatest_gradient(at: OnnxWriting, op: MaxPoolGrad) -> OnnxValue:
 
 
 def average(at: OnnxWriting, op: AveragePool) -> OnnxValue:
-    """Means of what is padded, by the share that counts, where ONNX has no such pool."""
+    """Means over padded windows, times the ratio of window size to counted elements, if ONNX has no
+    such pool."""
     settings = _as_it_is(at, op)
     if settings is not None:
         settings["count_include_pad"] = int(op.count_include_pad)
@@ -163,7 +165,7 @@ def average(at: OnnxWriting, op: AveragePool) -> OnnxValue:
 
 
 def _counted(at: OnnxWriting, op: AveragePool, after: Pads) -> OnnxValue:
-    """Ones that count, and zeros that do not, as what is pooled is padded."""
+    """A mask of counted elements: ones, padded with zeros as the operand is."""
     sizes, before = at.shape[2:], op.pads_before
     if op.count_include_pad:
         sides = zip(sizes, before, op.pads_after, strict=True)
@@ -186,7 +188,7 @@ def norm(at: OnnxWriting, op: LpPool) -> OnnxValue:
 
 
 def deformed(at: OnnxWriting, op: DeformConv) -> OnnxValue | None:
-    """Pads after follow from the result."""
+    """Trailing pads follow from the result."""
     kernel = at.type(1).shape[2:]
     window = Window(kernel, op.strides, op.pads_before, (0,) * len(kernel), op.dilations)
     pads = plain_pads(op.pads_before, window.fitted_after(at.shape[2:], at.results[0].shape[2:]))
@@ -211,7 +213,7 @@ def columns(at: OnnxWriting, op: Col2Im) -> OnnxValue:
 
 
 def integer_convolution(at: OnnxWriting, op: ConvInteger) -> OnnxValue:
-    """Pads are zero points, or what they are given as."""
+    """Pads are zero points, or as given."""
     x, pads = at.input(), plain_pads(op.pads_before, op.pads_after)
     if pads is None or (op.padding and not at.has(2)):
         if at.has(2):
@@ -234,8 +236,8 @@ def integer_convolution(at: OnnxWriting, op: ConvInteger) -> OnnxValue:
 def _shares_of_zeros(
     at: OnnxWriting, op: ConvInteger, x: OnnxValue, settings: Settings
 ) -> OnnxValue:
-    """What zero points of output channels add, which runtimes do not take: each times the sum of
-    what its windows see."""
+    """The contribution of per-channel zero points of weights, which runtimes do not support: each
+    times its window's sum."""
     w, (_, per_group, *kernel) = at.input(1), at.type(1).shape
     ones = at.full(1, (op.groups, per_group, *kernel), w.dtype)
     seen = at.node("ConvInteger", x, ones, *at.inputs[2:3], **settings)

@@ -1,4 +1,4 @@
-"""What an entry of the table of ops gets to write with."""
+"""The interface that export handlers of ops write with."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from modelcc.ir.types import I64, Array, DType, TensorType
 
 
 class Bodies(Protocol):
-    """Writes graphs in ops."""
+    """Exports sub-graphs of ops."""
 
     def body(self, graph: Graph, operands: Sequence[OnnxValue]) -> list[OnnxValue]:
-        """The results of a graph whose inputs are ``operands``, in the innermost graph."""
+        """The results of a graph on ``operands``, inlined into the innermost graph."""
         ...
 
 
 @dataclass(frozen=True)
 class OnnxWriting:
-    """Operands of an op, their types and those of its results, and ways to write nodes.
+    """Operands of an op, their types and those of its results, and emission of nodes.
 
     Absent operands are None.
     """
@@ -44,30 +44,30 @@ class OnnxWriting:
         return OnnxSizes(self.build)
 
     def input(self, number: int = 0) -> OnnxValue:
-        """An operand that is there."""
+        """A present operand."""
         value = self.inputs[number]
         assert value is not None
         return value
 
     def type(self, number: int = 0) -> TensorType:
-        """The type of an operand that is there."""
+        """The type of a present operand."""
         type = self.given[number]
         assert type is not None
         return type
 
     @property
     def shape(self) -> tuple[Index, ...]:
-        """That of the first operand."""
+        """The shape of the first operand."""
         return self.type().shape
 
     def has(self, number: int) -> bool:
-        """Whether there is an operand ``number``."""
+        """Whether operand ``number`` is present."""
         return number < len(self.inputs) and self.inputs[number] is not None
 
     def node(
         self, operator: str, *inputs: OnnxValue | None, dtype: DType | None = None, **settings: Any
     ) -> OnnxValue:
-        """The one result of an operator, of the first operand's element type unless given."""
+        """The single result of an operator, by default with the first operand's element type."""
         return self.build.node(operator, *inputs, dtype=dtype, **settings)
 
     def direct(self, operator: str, **settings: Any) -> tuple[OnnxValue, ...]:
@@ -76,7 +76,7 @@ class OnnxWriting:
         return self.build.node_of(operator, self.inputs, dtypes, **settings)
 
     def vector(self, values: Sequence[Index]) -> OnnxValue:
-        """Numbers or sizes as a vector."""
+        """Integers or sizes as a vector."""
         return self.sizes.vector(values)
 
     def constant(self, value: Array | float, dtype: DType) -> OnnxValue:
@@ -84,13 +84,13 @@ class OnnxWriting:
         return self.build.constant(np.asarray(value, dtype.numpy), dtype)
 
     def cast(self, x: OnnxValue, dtype: DType) -> OnnxValue:
-        """Other elements of the same value."""
+        """Converts the element type."""
         if x.dtype == dtype:
             return x
         return self.node("Cast", x, dtype=dtype, to=element_type(dtype))
 
     def indices(self, number: int) -> OnnxValue:
-        """An operand of places, in 64 bits."""
+        """An index operand, in i64."""
         return self.cast(self.input(number), I64)
 
     def reshape(self, x: OnnxValue, shape: Sequence[Index]) -> OnnxValue:
@@ -98,7 +98,7 @@ class OnnxWriting:
         return self.node("Reshape", x, self.vector(shape), allowzero=1)
 
     def expand(self, x: OnnxValue, shape: Sequence[Index]) -> OnnxValue:
-        """Stretched to a shape."""
+        """Broadcast to a shape."""
         return self.node("Expand", x, self.vector(shape))
 
     def transpose(self, x: OnnxValue, perm: Sequence[int]) -> OnnxValue:
@@ -107,7 +107,7 @@ class OnnxWriting:
         return x if plain else self.node("Transpose", x, perm=list(perm))
 
     def full(self, value: float, shape: Sequence[Index], dtype: DType) -> OnnxValue:
-        """One number everywhere."""
+        """A constant fill."""
         return self.expand(self.build.number(value, dtype), shape)
 
     def count(self, extent: Index) -> OnnxValue:
@@ -118,7 +118,7 @@ class OnnxWriting:
     def pad(
         self, x: OnnxValue, before: Sequence[Index], after: Sequence[Index], value: float = 0
     ) -> OnnxValue:
-        """``x`` with more elements, or less where amounts are negative."""
+        """``x`` padded, or cropped where amounts are negative."""
         if all(amount == 0 for amount in (*before, *after)):
             return x
         fill = self.build.number(value, x.dtype)
@@ -130,10 +130,10 @@ Settings: TypeAlias = dict[str, Any]
 
 Found: TypeAlias = "OnnxValue | tuple[OnnxValue, ...] | None"
 Entry: TypeAlias = Callable[[OnnxWriting, Any], Found]
-"""From the op to its results; None if it is not in a form that ONNX has an operator for."""
+"""From the op to its results; None if ONNX has no operator for this form."""
 
 
 def settings_of(op: Op, **names: str | None) -> Settings:
-    """Attributes as ONNX has them, some under other names; None: not at all."""
+    """Attributes in ONNX's form, some under other names; None: omitted."""
     given = {names.get(k, k): v for k, v in op.attributes().items()}
     return {k: int(v) if isinstance(v, bool) else v for k, v in given.items() if k}

@@ -1,4 +1,4 @@
-"""Operations of StableHLO as lines of text, dynamic forms of them where extents are named."""
+"""Builder of StableHLO operations as text, in dynamic form for symbolic extents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from modelcc.ir.naming import Names
 from modelcc.ir.types import BOOL, I32, I64, Array, DType, TensorType, dtype_of
 
 Attributes = Mapping[str, str]
-"""Names of attributes, and how their values are spelled."""
+"""Attribute names and their textual values."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Hlo:
 
 @dataclass
 class HloLine:
-    """``left = right``; ``values`` are what it defines."""
+    """``left = right``; ``values`` are its results."""
 
     left: str
     right: str
@@ -47,9 +47,9 @@ class HloLine:
 
 
 class HloBuilder:
-    """Appends operations; the same operation on the same operands is there once.
+    """Appends operations, deduplicated by operation and operands.
 
-    ``symbols`` are the values of named dimensions, scalars of 64 bits.
+    ``symbols`` are the values of named dimensions, i64 scalars.
     """
 
     def __init__(self) -> None:
@@ -62,11 +62,11 @@ class HloBuilder:
     # --- lines
 
     def argument(self, name: str, type: TensorType) -> Hlo:
-        """A value that a function or a region is given."""
+        """An argument of a function or a region."""
         return Hlo(f"%{self._names.fresh(identifier(name))}", type)
 
     def statement(self, right: str, *types: TensorType) -> tuple[Hlo, ...]:
-        """The results of an operation spelled ``right``."""
+        """The results of an operation with the text ``right``."""
         known = self._known.get(right)
         if known is not None:
             return known.values
@@ -79,7 +79,7 @@ class HloBuilder:
         return values
 
     def emit(self, right: str, type: TensorType) -> Hlo:
-        """The one result of an operation."""
+        """The single result of an operation."""
         (value,) = self.statement(right, type)
         return value
 
@@ -88,7 +88,8 @@ class HloBuilder:
         self._known[line.right] = line
 
     def rename(self, value: Hlo, name: str, since: int) -> Hlo:
-        """``value`` under ``name`` if a line from ``since`` on defines it and it has a number."""
+        """``value`` under ``name`` if a line from ``since`` on defines it and its name is a
+        number."""
         made = next((n for n in self.lines[since:] if n.values == (value,)), None)
         if made is None or not re.fullmatch(r"%\d+", value.name):
             return value
@@ -102,7 +103,7 @@ class HloBuilder:
 
     @contextmanager
     def region(self) -> Generator[list[HloLine]]:
-        """The lines added inside, which may mention what is outside."""
+        """Collects the lines added inside, which may capture outer values."""
         outer = self.lines, self._known
         self.lines, self._known = [], ChainMap({}, self._known)
         try:
@@ -116,7 +117,7 @@ class HloBuilder:
         body: Callable[[tuple[Hlo, ...]], Sequence[Hlo]],
         name: str = "a",
     ) -> str:
-        """A region of one block, whose arguments ``body`` gets and whose results it gives."""
+        """A region of one block; ``body`` maps its arguments to its results."""
         with self.region() as lines:
             arguments = tuple(self.argument(name, t) for t in types)
             results = body(arguments)
@@ -131,7 +132,7 @@ class HloBuilder:
     # --- general forms
 
     def elementwise(self, operation: str, *operands: Hlo) -> Hlo:
-        """An operation that gives what it is given."""
+        """An operation whose result has the type of its operands."""
         type = operands[0].type
         names = ", ".join(o.name for o in operands)
         arrow = f" -> {type_text(type)}" if operation.startswith("chlo.") else ""
@@ -139,7 +140,7 @@ class HloBuilder:
         return self.emit(f"{full} {names} : {type_text(type)}{arrow}", type)
 
     def convert_by(self, spelling: str, result: TensorType, *operands: Hlo) -> Hlo:
-        """An operation spelled with its operands, and with their types and its own behind it."""
+        """An operation written with its operands, followed by their types and the result's."""
         types = ", ".join(type_text(o.type) for o in operands)
         return self.emit(f"stablehlo.{spelling} : ({types}) -> {type_text(result)}", result)
 
@@ -176,17 +177,17 @@ class HloBuilder:
         return self.convert(wide, type.dtype)
 
     def scalar(self, value: float, dtype: DType) -> Hlo:
-        """One number."""
+        """A scalar."""
         return self.constant(value, dtype)
 
     def size(self, x: Hlo, axis: int) -> Hlo:
-        """An extent, in 64 bits."""
+        """An extent, as i64."""
         small = TensorType((), I32)
         found = self.convert_by(f"get_dimension_size {x.name}, dim = {axis}", small, x)
         return self.convert(found, I64)
 
     def extents(self, values: Sequence[int | Hlo]) -> Hlo:
-        """Integers as a tensor of one axis."""
+        """Integers as a one-dimensional tensor."""
         numbers = [v for v in values if isinstance(v, int)]
         if len(numbers) == len(values):
             return self.constant(np.array(numbers, np.int64), I64)
@@ -200,18 +201,18 @@ class HloBuilder:
     # --- elementwise
 
     def convert(self, x: Hlo, dtype: DType) -> Hlo:
-        """Other elements of the same value, of real numbers towards zero."""
+        """Converts the element type; reals are truncated."""
         if x.dtype == dtype:
             return x
         return self.convert_by(f"convert {x.name}", TensorType(x.shape, dtype), x)
 
     def compare(self, direction: str, x: Hlo, y: Hlo) -> Hlo:
-        """Bools: ``EQ``, ``NE``, ``LT``, ``LE``, ``GT`` or ``GE``."""
+        """Bools by ``EQ``, ``NE``, ``LT``, ``LE``, ``GT`` or ``GE``."""
         result = TensorType(x.shape, BOOL)
         return self.convert_by(f"compare {direction}, {x.name}, {y.name}", result, x, y)
 
     def select(self, condition: Hlo, then: Hlo, other: Hlo) -> Hlo:
-        """``then`` where ``condition``, which may be one bool."""
+        """``then`` where ``condition``, possibly a single bool, holds, else ``other``."""
         types = f"{type_text(condition.type)}, {type_text(then.type)}"
         names = f"{condition.name}, {then.name}, {other.name}"
         return self.emit(f"stablehlo.select {names} : {types}", then.type)
@@ -219,7 +220,7 @@ class HloBuilder:
     # --- forms without arithmetic
 
     def reshape_by(self, x: Hlo, type: TensorType) -> Hlo:
-        """The same elements under another shape of numbers."""
+        """A reshape to a static shape."""
         return x if x.type == type else self.convert_by(f"reshape {x.name}", type, x)
 
     def transpose(self, x: Hlo, perm: Sequence[int]) -> Hlo:
@@ -230,7 +231,7 @@ class HloBuilder:
         return self.convert_by(f"transpose {x.name}, dims = {list(perm)}", type, x)
 
     def concatenate(self, parts: Sequence[Hlo], axis: int, type: TensorType) -> Hlo:
-        """One after another."""
+        """Concatenation."""
         if len(parts) == 1:
             return parts[0]
         names = ", ".join(p.name for p in parts)

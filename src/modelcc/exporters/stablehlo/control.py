@@ -1,4 +1,4 @@
-"""Branches and loops; their bodies mention values around them as they are."""
+"""Branches and loops; their bodies capture outer values directly."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def branch(at: Writing, op: If, inputs: Names, types: Types) -> tuple[Hlo, ...]:
 
 
 def loop(at: Writing, op: Loop, inputs: Names, types: Types) -> tuple[Hlo, ...]:
-    """A loop whose state is the counter, what it carries and what it stacks."""
+    """A loop with the counter, loop-carried values and stacked results as state."""
     hlo, domain = at.hlo, at.domain()
     operands = [at.values[n] for n in inputs]
     states, captured = operands[: op.states], operands[op.states :]
     stacks = [domain.broadcast(hlo.scalar(0, t.dtype), (), t) for t in types[op.states :]]
-    if op.trips == 0:  # what its body reads may have no elements
+    if op.trips == 0:  # operands of its body may be empty
         return (*states, *stacks)
     first = (hlo.scalar(0, I64), *states, *stacks)
     trips = None if op.trips is None else domain.along(domain.index(op.trips)).hlo
@@ -51,7 +51,7 @@ def loop(at: Writing, op: Loop, inputs: Names, types: Types) -> tuple[Hlo, ...]:
 
 
 def _filled(at: Writing, op: Loop, number: int, whole: Hlo, part: Hlo) -> Hlo:
-    """``whole`` with a slice in its place."""
+    """``whole`` with a slice replaced."""
     domain, axis = at.domain(), op.axes[number]
     place = domain.along(domain.index(op.place(number))).hlo
     slice = domain.reshape(part, (*part.shape[:axis], 1, *part.shape[axis:]))

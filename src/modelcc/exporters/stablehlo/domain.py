@@ -1,4 +1,4 @@
-"""Values along axes of a stage: each has those axes that it depends on."""
+"""Values over the iteration domain of a stage: each has the axes that it depends on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from modelcc.ir.types import I64, TensorType
 
 @dataclass(frozen=True)
 class Along:
-    """A tensor that has these axes of a stage, in this order."""
+    """A tensor with these axes of a stage, in this order."""
 
     hlo: Hlo
     axes: tuple[str, ...]
@@ -37,7 +37,7 @@ Integer: TypeAlias = int | Along
 
 
 class Domain:
-    """The axes of a stage; ``symbols`` are what else its index expressions mention."""
+    """The axes of a stage; ``symbols`` are the other symbols of its index expressions."""
 
     def __init__(self, hlo: HloBuilder, axes: Sequence[Axis], dims: Bounds) -> None:
         self.hlo = hlo
@@ -47,16 +47,16 @@ class Domain:
         self.symbols: dict[str, Along] = {n: Along(v, ()) for n, v in hlo.symbols.items()}
 
     def type(self, axes: Sequence[str], like: Hlo) -> TensorType:
-        """The type of something along ``axes``."""
+        """The type of a tensor over ``axes``."""
         return TensorType(tuple(self.extents[a] for a in axes), like.dtype)
 
     def union(self, values: Sequence[Along]) -> tuple[str, ...]:
-        """The axes of any of ``values``."""
+        """The union of the axes of ``values``."""
         found = {name for value in values for name in value.axes}
         return tuple(name for name in self.order if name in found)
 
     def spread(self, value: Along, axes: Sequence[str]) -> Hlo:
-        """``value`` repeated along those of ``axes`` that it lacks."""
+        """``value`` broadcast along those of ``axes`` that it lacks."""
         ordered = [name for name in axes if name in value.axes]
         turned = self.hlo.transpose(value.hlo, [value.axes.index(name) for name in ordered])
         if len(ordered) == len(axes):
@@ -65,7 +65,7 @@ class Domain:
         return self.broadcast(turned, places, self.type(axes, turned))
 
     def broadcast(self, x: Hlo, places: Sequence[int], type: TensorType) -> Hlo:
-        """Axis ``n`` of ``x`` becomes axis ``places[n]``; along the others it is repeated."""
+        """Axis ``n`` of ``x`` becomes axis ``places[n]``; it is broadcast along the others."""
         static = type.is_static and x.type.is_static
         if static:
             return self.hlo.convert_by(f"broadcast_in_dim {x.name}, dims = {list(places)}", type, x)
@@ -74,7 +74,7 @@ class Domain:
         return self.hlo.convert_by(spelling, type, x, shape)
 
     def reshape(self, x: Hlo, shape: Sequence[Index]) -> Hlo:
-        """The same elements in row-major order under another shape."""
+        """A row-major reshape."""
         type = TensorType(tuple(shape), x.dtype)
         if x.type == type or (type.is_static and x.type.is_static):
             return self.hlo.reshape_by(x, type)
@@ -84,7 +84,7 @@ class Domain:
     def slice(
         self, x: Hlo, starts: Sequence[Index], extents: Sequence[Index], steps: Sequence[int]
     ) -> Hlo:
-        """``extents`` elements from ``starts`` on, ``steps`` apart."""
+        """A slice of ``extents`` elements from ``starts`` with ``steps``."""
         parts = list(zip(starts, extents, steps, strict=True))
         ends = [start + (extent - 1) * step + 1 for start, extent, step in parts]
         type = TensorType(tuple(extents), x.dtype)
@@ -97,7 +97,7 @@ class Domain:
         return self.hlo.convert_by(f"real_dynamic_slice {names}", type, x, *sizes)
 
     def iota(self, name: str) -> Along:
-        """The index of an axis; a size that no operand has is not supported."""
+        """The index along an axis; a size that no operand has is not supported."""
         if name not in self.extents:
             unsupported(f"size {name!r} is not that of an input")
         if self.extents[name] == 1:
@@ -112,7 +112,7 @@ class Domain:
         return self.hlo.convert_by(f"dynamic_iota {sizes.name}, dim = {axis}", type, sizes)
 
     def shape(self, extents: Sequence[Index]) -> Hlo:
-        """Extents as a tensor of one axis."""
+        """Extents as a one-dimensional tensor."""
         values = [self.index(e) for e in extents]
         return self.hlo.extents([v if isinstance(v, int) else v.hlo for v in values])
 
@@ -146,7 +146,7 @@ class Domain:
         )
 
     def _divided(self, rest: bool, positive: bool, left: Along, right: Along) -> Along:
-        """Rounded down, or what is left: that differs from StableHLO's for negative dividends."""
+        """Floor division or its remainder, which differ from StableHLO's for negative dividends."""
         if positive:
             return self.apply("remainder" if rest else "divide", left, right)
         remainder = self.apply("remainder", left, right)
@@ -157,7 +157,7 @@ class Domain:
         return self.select(below, self.apply("subtract", quotient, self.along(1)), quotient)
 
     def along(self, value: Integer) -> Along:
-        """``value``, of numbers a constant."""
+        """``value``, numbers as constants."""
         return Along(self.hlo.scalar(value, I64), ()) if isinstance(value, int) else value
 
     def apply(self, operation: str, *values: Along) -> Along:
@@ -167,18 +167,18 @@ class Domain:
         return Along(self.hlo.elementwise(operation, *spread), axes)
 
     def compare(self, direction: str, x: Along, y: Along) -> Along:
-        """Bools, where the elements compare so."""
+        """Bools of an elementwise comparison."""
         axes = self.union((x, y))
         one, other = self.spread(x, axes), self.spread(y, axes)
         return Along(self.hlo.compare(direction, one, other), axes)
 
     def select(self, condition: Along, then: Along, other: Along) -> Along:
-        """``then`` where ``condition``."""
+        """``then`` where ``condition``, else ``other``."""
         values = (condition, then, other)
         axes = self.union(values)
         return Along(self.hlo.select(*(self.spread(v, axes) for v in values)), axes)
 
 
 def conjunction(domain: Domain, values: Sequence[Along]) -> Along:
-    """Where all of ``values`` hold."""
+    """The conjunction of ``values``."""
     return reduce(lambda a, b: domain.apply("and", a, b), values)

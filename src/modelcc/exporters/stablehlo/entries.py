@@ -1,4 +1,4 @@
-"""Ops that StableHLO says better than their stages do, or that have none."""
+"""Ops with a better form in StableHLO than their stages, or without stages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _concat(at: Writing, op: Concat, inputs: Names, types: Types) -> tuple[Hlo]:
 
 
 def _at(at: Writing, op: At, inputs: Names, types: Types) -> tuple[Hlo, ...] | None:
-    """A slice of one element that begins at a place known at run time."""
+    """A slice of extent 1 that begins at a run-time index."""
     x, domain = at.values[inputs[0]], at.domain()
     if isinstance(op.position, int) or not x.type.is_static:
         return None
@@ -60,7 +60,7 @@ def _read_size(at: Writing, op: ReadSize, inputs: Names, types: Types) -> tuple[
 
 
 def _top_k(at: Writing, op: TopK, inputs: Names, types: Types) -> tuple[Hlo, ...]:
-    """All elements with their places sorted, and the first ones of these."""
+    """All elements sorted with their indices, then sliced."""
     hlo, domain, x = at.hlo, at.domain(), at.values[inputs[0]]
     whole = TensorType(x.shape, I64)
     places = domain.counted(whole, op.axis)
@@ -72,7 +72,7 @@ def _top_k(at: Writing, op: TopK, inputs: Names, types: Types) -> tuple[Hlo, ...
 
 
 def _comes_first(at: Writing, largest: bool, a: Hlo, b: Hlo) -> Hlo:
-    """NaN is the greatest."""
+    """NaN is the maximum."""
     hlo = at.hlo
     plain = hlo.compare("GT" if largest else "LT", a, b)
     if not a.dtype.is_float:

@@ -1,7 +1,7 @@
-"""StableHLO text of a graph.
+"""Export of a graph to StableHLO text.
 
-An op is written by its entry in the table, else by its decomposition, else by the stages that it is
-on the tensor level: what can be compiled can be written, and a new op needs nothing here.
+An op is exported by its entry in the table, else by its decomposition, else by its tensor-level
+stages: what can be compiled can be exported, and a new op needs nothing here.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from modelcc.ops.runtime_size import with_sizes_apart
 
 
 def export_stablehlo(graph: Graph) -> str:
-    """The graph as a module whose function ``main`` takes its inputs and gives its outputs.
+    """The graph as a module whose function ``main`` maps its inputs to its outputs.
 
-    :class:`ModelError` names every node that has no form in StableHLO, and why.
+    :class:`ModelError` lists every node that cannot be expressed in StableHLO, with the reason.
     """
     graph = with_sizes_apart(graph)
     hlo = HloBuilder()
@@ -68,7 +68,7 @@ def _module(graph: Graph, hlo: HloBuilder, arguments: Sequence[Hlo], results: Se
 
 
 class GraphExporter(Builder):
-    """Writes nodes of a graph or of a body in one (:class:`~modelcc.ir.op.Builder`)."""
+    """Exports nodes of a graph or of a nested body (:class:`~modelcc.ir.op.Builder`)."""
 
     def __init__(self, hlo: HloBuilder, dims: Bounds, refused: list[str]) -> None:
         self.hlo, self.dims, self.refused = hlo, dims, refused
@@ -88,11 +88,11 @@ class GraphExporter(Builder):
         return self.values[name]
 
     def bind(self, name: str, value: Hlo, type: TensorType) -> None:
-        """Call ``value`` by a name of the graph."""
+        """Binds ``value`` to a name of the graph."""
         self.values[name], self._types[name] = value, type
 
     def bind_sizes(self, graph: Graph) -> None:
-        """Values of named dimensions from the inputs' extents, those that are a name first."""
+        """Values of named dimensions from the inputs' extents, single symbols first."""
         for each in named_extents(graph):
             solved = each.solved(".", self.hlo.symbols)
             if solved is not None:
@@ -102,7 +102,8 @@ class GraphExporter(Builder):
                 self.hlo.symbols[solved[0]] = domain.along(domain.index(solved[1])).hlo
 
     def run(self, graph: Graph) -> None:
-        """Write all nodes; those that cannot be are listed, and stand-ins take their place."""
+        """Exports all nodes; unsupported ones are recorded, and placeholders used for their
+        results."""
         last = {name: n for n, node in enumerate(graph.nodes) for name in node.inputs}
         for name, constant in graph.constants.items():
             if name in last or name in graph.outputs:
@@ -113,7 +114,7 @@ class GraphExporter(Builder):
                 self._node(node)
             except UnsupportedForm as error:
                 self.refused.append(f"{_place(node)}: {error}")
-            named: dict[Hlo, Hlo] = {}  # results may be one value
+            named: dict[Hlo, Hlo] = {}  # results may be the same value
             for name in node.outputs:
                 found = self.values.get(name) or Hlo("%refused", graph.types[name])
                 if found not in named:
@@ -121,7 +122,7 @@ class GraphExporter(Builder):
                 self.bind(name, named[found], graph.types[name])
 
     def body(self, graph: Graph, operands: Sequence[Hlo]) -> list[Hlo]:
-        """The results of a graph in an op, whose inputs are ``operands``."""
+        """The results of an op's sub-graph on ``operands``."""
         inner = GraphExporter(self.hlo, {**self.dims, **graph.dims}, self.refused)
         for name, value in zip(graph.inputs, operands, strict=True):
             inner.bind(name, value, graph.types[name])
@@ -164,7 +165,7 @@ class GraphExporter(Builder):
     def computed(
         self, compute: Callable[..., Operand | tuple[Operand, ...]], inputs: Sequence[str]
     ) -> tuple[Hlo, ...]:
-        """What the stages of ``compute`` make of operands."""
+        """The stages of ``compute`` applied to operands."""
         at = StageBuilder(self._fresh())
         operands = [Operand(n, self.type_of(n)) if n else None for n in inputs]
         made = compute(at, *operands)
@@ -173,17 +174,17 @@ class GraphExporter(Builder):
         return tuple(values[o.name] for o in (made if isinstance(made, tuple) else (made,)))
 
     def result_types(self, op: Op, inputs: Sequence[str]) -> tuple[TensorType, ...]:
-        """What shape rules say."""
+        """The result types by shape inference."""
         return infer_types(op, [self._types[n] if n else None for n in inputs])
 
     def domain(self) -> Domain:
-        """Index expressions of named dimensions alone."""
+        """A domain without axes: for index expressions of named dimensions alone."""
         return Domain(self.hlo, (), self.dims)
 
-    # --- what decompositions ask for
+    # --- the interface for decompositions
 
     def add(self, op: Op, *inputs: str) -> tuple[str, ...]:
-        """Write ``op``; the names of its results."""
+        """Exports ``op``; the names of its results."""
         types = self.result_types(op, inputs)
         names = tuple(self._fresh() for _ in types)
         for name, value, type in zip(names, self.written(op, inputs), types, strict=True):

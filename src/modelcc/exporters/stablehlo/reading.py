@@ -1,4 +1,4 @@
-"""What a stage reads of a tensor: slices, transpositions, and gathers for everything else."""
+"""Reads of a stage from a tensor: slices, transpositions, and otherwise gathers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from modelcc.ir.types import I64, TensorType
 
 
 def read(domain: Domain, x: Hlo, indices: Sequence[Index]) -> Along:
-    """``x[indices]`` for all points of the domain; places outside are moved to the edge."""
+    """``x[indices]`` for all points of the domain; indices out of bounds are clamped."""
     if 0 in x.shape:
         return Along(domain.hlo.scalar(0, x.dtype), ())
     pairs = zip(indices, x.shape, strict=True)
@@ -27,7 +27,7 @@ def read(domain: Domain, x: Hlo, indices: Sequence[Index]) -> Along:
 
 @dataclass(frozen=True)
 class _Part:
-    """``start + step * inner`` for ``inner`` below ``extent``, all inside."""
+    """``start + step * inner`` for ``inner`` below ``extent``, all in bounds."""
 
     start: Index
     step: int
@@ -37,7 +37,7 @@ class _Part:
 
 
 def _whole(domain: Domain, indices: Sequence[Index]) -> set[str]:
-    """Axes of the domain that one index mentions, and no other."""
+    """Axes of the domain that occur exactly once in the indices."""
     seen: dict[str, int] = {}
     for i in indices:
         for name in symbols(i):
@@ -46,7 +46,7 @@ def _whole(domain: Domain, indices: Sequence[Index]) -> set[str]:
 
 
 def _sliced(domain: Domain, extent: Index, at: Index, alone: set[str]) -> _Part | None:
-    """The part of an axis that is read, if it is one that a slice can be."""
+    """The slice of an axis that is read, if it is expressible as one."""
     if isinstance(at, int):
         inside = isinstance(extent, int) and 0 <= at < extent
         return _Part(at, 1, 1, 0, extent == 1) if inside or extent == 1 else None
@@ -68,7 +68,7 @@ def _sliced(domain: Domain, extent: Index, at: Index, alone: set[str]) -> _Part 
 
 
 def _slice(domain: Domain, x: Hlo, plan: Sequence[_Part | None]) -> Hlo:
-    """Along each axis the part that is planned; all of an axis without a plan."""
+    """Slices the planned axes; others are taken whole."""
     parts = [p or _Part(0, 1, e, 0, True) for e, p in zip(x.shape, plan, strict=True)]
     return domain.slice(
         x, [p.start for p in parts], [p.extent for p in parts], [p.step for p in parts]
@@ -76,7 +76,7 @@ def _slice(domain: Domain, x: Hlo, plan: Sequence[_Part | None]) -> Hlo:
 
 
 def axis_of(domain: Domain, at: Index, extent: Index) -> str | None:
-    """The axis whose whole range ``at`` is, in order."""
+    """The axis whose whole range ``at`` traverses, in order."""
     is_axis = isinstance(at, Sym) and domain.extents.get(at.name) == extent
     return at.name if isinstance(at, Sym) and is_axis else None
 
@@ -84,7 +84,7 @@ def axis_of(domain: Domain, at: Index, extent: Index) -> str | None:
 def split_places(
     domain: Domain, shape: Sequence[Index], indices: Sequence[Index]
 ) -> tuple[dict[int, str], dict[int, Along]]:
-    """Dimensions that run along an axis of their own, and places along the other ones."""
+    """Dimensions indexed by an axis of their own, and index tensors for the other ones."""
     axes = {d: axis_of(domain, i, e) for d, (i, e) in enumerate(zip(indices, shape, strict=True))}
     plain = {d: name for d, name in axes.items() if name is not None}
     twice = {name for name in plain.values() if list(plain.values()).count(name) > 1}
@@ -97,7 +97,7 @@ def split_places(
 
 
 def stacked(domain: Domain, places: Sequence[Along], axes: Sequence[str]) -> Hlo:
-    """Places along ``axes``, their coordinates in a last axis."""
+    """Index tensors over ``axes``, stacked along a last axis."""
     shape = tuple(domain.extents[a] for a in axes)
     columns = [domain.reshape(domain.spread(p, axes), (*shape, 1)) for p in places]
     return domain.hlo.concatenate(columns, len(axes), TensorType((*shape, len(places)), I64))
@@ -118,7 +118,7 @@ def _gathered(domain: Domain, x: Hlo, indices: Sequence[Index]) -> Along:
 
 
 def _with_units(domain: Domain, shape: Sequence[Index], indices: Sequence[Index]) -> list[Index]:
-    """``indices`` with axes of one element in place of 0, where axes stay in order by that."""
+    """``indices`` with axes of extent 1 in place of 0, if that keeps axes in order."""
     found: list[Index] = list(indices)
     for d, (i, e) in enumerate(zip(indices, shape, strict=True)):
         if (i, e) != (0, 1):

@@ -1,4 +1,4 @@
-"""The vocabulary of scalar functions in StableHLO; elementary ones that it lacks in CHLO."""
+"""Scalar functions in StableHLO; elementary ones that it lacks in CHLO."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from modelcc.frontends.kit.errors import unsupported
 from modelcc.ir.types import BOOL, DType
 
 Meaning = Callable[..., Along]
-"""From a domain and operands."""
+"""Emits a function, given a domain and operands."""
 
 _SAME: Mapping[str, str] = MappingProxyType(
     {
@@ -65,7 +65,7 @@ def apply_function(domain: Domain, function: str, args: tuple[Along, ...]) -> Al
 
 
 def number(domain: Domain, value: float, dtype: DType) -> Along:
-    """One number."""
+    """A scalar constant."""
     return Along(domain.hlo.scalar(value, dtype), ())
 
 
@@ -84,7 +84,7 @@ def bitcast(domain: Domain, x: Along, dtype: DType) -> Along:
 
 
 def _divided(domain: Domain, x: Along, y: Along) -> Along:
-    """An integer by 0 is itself."""
+    """An integer divided by 0 is itself."""
     if not x.hlo.dtype.is_integer:
         return domain.apply("divide", x, y)
     zero, one = (number(domain, n, y.hlo.dtype) for n in (0, 1))
@@ -130,8 +130,8 @@ def _power_of_two(domain: Domain, x: Along) -> Along:
 
 
 def _power(domain: Domain, x: Along, y: Along) -> Along:
-    """A negative power of an integer is 0, but for those of 1 and -1, which powers of the same
-    parity are."""
+    """A negative power of an integer is 0, except for 1 and -1, where only the parity of the
+    exponent matters."""
     if x.hlo.dtype.kind != "int":
         return domain.apply("power", x, y)
     zero, one = (number(domain, n, y.hlo.dtype) for n in (0, 1))

@@ -1,4 +1,4 @@
-"""Fourier transforms, whose complex numbers are pairs on the graph level."""
+"""Fourier transforms, with complex numbers as pairs on the graph level."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from modelcc.ops.fourier import FourierTransform
 
 
 def fourier(at: Writing, op: FourierTransform, inputs: Names, types: Types) -> tuple[Hlo]:
-    """``fft`` of complex numbers or of real ones; inverse ones are divided by the length there."""
+    """``fft`` of complex or real numbers; StableHLO scales inverse ones by the length."""
     hlo, domain, (type,), x = at.hlo, at.domain(), types, at.values[inputs[0]]
     length = number_of(op.length, "length")
     numbers = C64 if type.dtype == F32 else C128

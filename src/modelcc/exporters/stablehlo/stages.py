@@ -1,4 +1,4 @@
-"""Stages of the tensor level as StableHLO: what any op is that says what it computes.
+"""Tensor-level stages as StableHLO: the fallback for any op with a definition by stages.
 
 An elementwise body becomes elementwise operations, reads become slices, transpositions and gathers,
 a reduction ``reduce``; a product of two reads under a sum is ``dot_general``.
@@ -46,7 +46,7 @@ def export_stages(
     values: MutableMapping[str, Hlo],
     dims: Bounds,
 ) -> None:
-    """Add to ``values`` what ``stages`` define."""
+    """Adds the results of ``stages`` to ``values``."""
     for stage in stages:
         item = stage.stage if isinstance(stage, Scatter) else stage
         type = types[item.output]
@@ -59,13 +59,13 @@ def export_stages(
 
 
 def empty(hlo: HloBuilder, type: TensorType) -> Hlo:
-    """A tensor without elements."""
+    """An empty tensor."""
     domain = Domain(hlo, (), {})
     return domain.broadcast(hlo.scalar(0, type.dtype), (), type)
 
 
 class _StageWriter:
-    """One stage: its domain, and the tensors that it may read."""
+    """Export of one stage: its domain, and the tensors that it may read."""
 
     def __init__(
         self, hlo: HloBuilder, stage: Stage, values: Mapping[str, Hlo], dims: Bounds
@@ -75,7 +75,7 @@ class _StageWriter:
         self.axes = tuple(a.name for a in stage.axes)
 
     def result(self, type: TensorType, initial: Hlo | None) -> Hlo:
-        """The tensor that is written, what is left of ``initial`` included."""
+        """The tensor that is written, with the remaining elements of ``initial``."""
         body = self.stage.body
         while initial is not None and isinstance(body, Bind):
             self.domain.symbols[body.symbol] = self.scalar(Cast(body.value, I64))
@@ -116,7 +116,8 @@ class _StageWriter:
         return domain.spread(Along(found, kept), self.axes)
 
     def _product(self, body: Scalar) -> Hlo | None:
-        """The sum of products of two factors that both run along all axes of the sum."""
+        """A contraction, if the body is a product of two factors that both depend on all reduction
+        axes."""
         if self.stage.combine != "sum" or not isinstance(body, Apply) or body.function != "mul":
             return None
         if body.dtype == BOOL:
@@ -142,7 +143,7 @@ class _StageWriter:
     # --- writing
 
     def _scattered(self, value: Hlo, type: TensorType, initial: Hlo | None) -> Hlo:
-        """``value`` at the places that are written, the rest from ``initial`` or zero."""
+        """``value`` scattered to the written indices, the rest from ``initial`` or zero."""
         domain, hlo = self.domain, self.hlo
         if initial is None:
             initial = domain.broadcast(hlo.scalar(0, type.dtype), (), type)
@@ -169,7 +170,7 @@ class _StageWriter:
     # --- expressions
 
     def scalar(self, e: Scalar) -> Along:
-        """An expression for all points of the axes that it depends on."""
+        """An expression over all points of the axes that it depends on."""
         domain = self.domain
         match e:
             case Number(value, dtype):
@@ -202,7 +203,7 @@ class _StageWriter:
 
 
 def _update(hlo: HloBuilder, type: TensorType, combine: Combine | None) -> str:
-    """The region that says what a place becomes of what is there and what comes."""
+    """The region that combines an existing element with an update."""
     one = TensorType((), type.dtype)
 
     def body(values: tuple[Hlo, ...]) -> tuple[Hlo]:

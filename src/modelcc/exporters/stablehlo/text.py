@@ -1,4 +1,4 @@
-"""How StableHLO spells types, constants and names."""
+"""StableHLO syntax of types, constants and names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from modelcc.ir.mlir_syntax import ELEMENT_TEXT
 from modelcc.ir.types import BOOL, F32, I8, STRING, U8, Array, DType, TensorType, dtype_of
 
 LISTED = 8
-"""Elements that a constant may have to be listed as numbers, not as its bytes."""
+"""Maximum elements of a constant that is written as numbers, not as bytes."""
 
 
 def type_text(type: TensorType) -> str:
@@ -25,13 +25,13 @@ def type_text(type: TensorType) -> str:
 
 
 def extent_text(extent: Index) -> str:
-    """A number, or ``?`` if it is known at run time only."""
+    """A number, or ``?`` if dynamic."""
     return str(extent) if isinstance(extent, int) else "?"
 
 
 def carrier(dtype: DType) -> DType:
-    """The element type that constants of ``dtype`` are spelled in, to be converted from there:
-    MLIR packs the bytes of narrow ones in ways of its own."""
+    """The element type that constants of ``dtype`` are written in, to be converted from: MLIR packs
+    the bytes of narrow types in its own ways."""
     if dtype == BOOL:
         return U8
     if dtype.bits >= 8:
@@ -40,9 +40,9 @@ def carrier(dtype: DType) -> DType:
 
 
 def constant_text(array: Array, type: TensorType) -> str:
-    """``dense<[1.0, 2.0]> : tensor<2xf32>``; the bytes in hexadecimal where there are many."""
+    """``dense<[1.0, 2.0]> : tensor<2xf32>``; hexadecimal bytes for large ones."""
     if array.size and _is_one(array[(slice(2),) * array.ndim]) and _is_one(array):
-        array = array.reshape(-1)[:1].reshape(())  # one element stands for all
+        array = array.reshape(-1)[:1].reshape(())  # a splat
     is_listed = array.size <= LISTED and type.dtype.kind != "complex"
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
     contents = _nested(array) if is_listed else f'"0x{little.tobytes().hex()}"'
@@ -77,11 +77,11 @@ def _number(value: Array) -> str:
 
 
 def identifier(name: str) -> str:
-    """``name`` as MLIR may call a value: what it may not hold becomes ``_``."""
+    """``name`` as an MLIR identifier: invalid characters become ``_``."""
     plain = re.sub(r"[^\w$.-]", "_", name, flags=re.ASCII)
     return plain if re.match(r"[a-zA-Z_$.-]", plain) else f"_{plain}"
 
 
 def quoted(text: str) -> str:
-    """A string of MLIR."""
+    """A quoted MLIR string."""
     return json.dumps(text)

@@ -1,4 +1,4 @@
-"""Running totals: for each element those that count are combined."""
+"""Cumulative ops: for each element a masked reduction."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Point = tuple[Index, ...]
 
 
 def totals(at: Writing, op: Running, inputs: Names, types: Types) -> tuple[Hlo, ...]:
-    """Sums, products and extremes."""
+    """Cumulative sums, products and extrema."""
 
     def compute(build: StageBuilder, x: Operand) -> Operand:
         wide = accumulator(x.dtype)
@@ -33,7 +33,7 @@ def totals(at: Writing, op: Running, inputs: Names, types: Types) -> tuple[Hlo, 
 
 
 def log_totals(at: Writing, op: CumLogSumExp, inputs: Names, types: Types) -> tuple[Hlo, ...]:
-    """Logarithms of sums of powers, of differences from the greatest element so far."""
+    """Cumulative log-sum-exp, relative to the running maximum."""
 
     def compute(build: StageBuilder, x: Operand) -> Operand:
         wide = accumulator(x.dtype)
@@ -41,7 +41,7 @@ def log_totals(at: Writing, op: CumLogSumExp, inputs: Names, types: Types) -> tu
 
         def power(o: Point, source: Point) -> Element:
             value = x[source].cast(wide)
-            same = apply("eq", value, high[o])  # infinities have no difference
+            same = apply("eq", value, high[o])  # the difference of infinities is NaN
             return select(same, 1.0, apply("exp", value - high[o]))
 
         total = _running(build, op, x, "sum", power)

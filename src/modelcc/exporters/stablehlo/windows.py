@@ -1,4 +1,4 @@
-"""Convolutions and poolings as operations with windows of their own."""
+"""Convolutions and poolings as windowed StableHLO operations."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from modelcc.ops.pool import AveragePool, MaxPool, Pool
 
 
 def are_numbers(values: Sequence[Index]) -> TypeGuard[Sequence[int]]:
-    """Whether none depends on a named dimension."""
+    """Whether all are static."""
     return all(isinstance(v, int) for v in values)
 
 
 def convolution(at: Writing, op: Conv, inputs: Names, types: Types) -> tuple[Hlo, ...] | None:
-    """Sums in the type that products are added in, then the bias."""
+    """Sums in the accumulator type, then the bias."""
     x, w, *bias = (at.values[n] for n in inputs if n)
     before, after = op.pads_before, op.pads_after
     if not are_numbers(before) or not are_numbers(after) or not are_numbers(w.shape):
@@ -37,7 +37,7 @@ def convolution(at: Writing, op: Conv, inputs: Names, types: Types) -> tuple[Hlo
 def transposed(
     at: Writing, op: ConvTranspose, inputs: Names, types: Types
 ) -> tuple[Hlo, ...] | None:
-    """The convolution of elements ``strides`` apart by turned weights."""
+    """The convolution of the ``strides``-dilated input with flipped weights."""
     x, w, *bias = (at.values[n] for n in inputs if n)
     window = op.window(w.shape)
     amounts = (*op.pads_before, *op.pads_after, *op.output_padding)
@@ -52,7 +52,7 @@ def transposed(
 
 def _turned(at: Writing, w: Hlo, groups: int) -> Hlo:
     """Weights [inputs, outputs / groups, *kernel] as [outputs, inputs / groups, *kernel], with the
-    kernel backwards."""
+    kernel reversed."""
     channels, outputs, *kernel = w.shape
     spatial = list(range(2, 2 + len(kernel)))
     w = at.hlo.emit(f"stablehlo.reverse {w.name}, dims = {spatial} : {type_text(w.type)}", w.type)
@@ -87,14 +87,14 @@ def _convolved(
 
 
 def greatest(at: Writing, op: MaxPool, inputs: Names, types: Types) -> tuple[Hlo, ...] | None:
-    """The greatest element of each window."""
+    """The maximum of each window."""
     x = at.values[inputs[0]]
     found = _pooled(at, op, x, types[0], "maximum", identity("max", x.dtype))
     return None if found is None else (found,)
 
 
 def mean(at: Writing, op: AveragePool, inputs: Names, types: Types) -> tuple[Hlo, ...] | None:
-    """The sum of each window by how many elements it has."""
+    """The sum of each window divided by its number of elements."""
     (type,), x = types, at.values[inputs[0]]
     sizes, wide = x.shape[2:], accumulator(x.dtype)
     even = op.count(tuple(Sym(f"o{a}") for a in range(len(sizes))), sizes)

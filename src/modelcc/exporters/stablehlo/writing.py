@@ -1,4 +1,4 @@
-"""What an entry of the table of ops gets to write with."""
+"""The interface that export handlers of ops write with."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from modelcc.ir.types import TensorType
 
 Types: TypeAlias = Sequence[TensorType]
 Names: TypeAlias = Sequence[str]
-"""Operands; "" is an absent one."""
+"""Operands; "" if absent."""
 
 
 class Writing(Builder, Protocol):
-    """Values by name, and what writes more of them."""
+    """Values by name, and emission of more of them."""
 
     hlo: HloBuilder
     values: dict[str, Hlo]
@@ -30,19 +30,19 @@ class Writing(Builder, Protocol):
     def computed(
         self, compute: Callable[..., Operand | tuple[Operand, ...]], inputs: Names
     ) -> tuple[Hlo, ...]:
-        """What the stages of ``compute`` make of operands."""
+        """The stages of ``compute`` applied to operands."""
         ...
 
     def body(self, graph: Graph, operands: Sequence[Hlo]) -> list[Hlo]:
-        """The results of a graph in an op."""
+        """The results of an op's sub-graph."""
         ...
 
 
 Entry: TypeAlias = Callable[[Writing, Any, Names, Types], tuple[Hlo, ...] | None]
-"""From the op, its operands and the types of its results to these; None if it is not in a form that
-StableHLO has an operation for."""
+"""From the op, its operands and the types of its results to the results; None if StableHLO has no
+operation for this form."""
 
 
 def array(values: Sequence[int]) -> str:
-    """An attribute of numbers."""
+    """An attribute with numbers."""
     return f"array<i64: {', '.join(map(str, values))}>" if values else "array<i64>"
