@@ -1,1 +1,1 @@
-"""Post-training quantisation: a float model and examples of its inputs give one in bytes."""
+"""Post-training quantisation: from a float model and calibration data to an integer one."""

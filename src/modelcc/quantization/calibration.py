@@ -1,4 +1,4 @@
-"""Ranges of tensors over examples, and how the tensors are rounded by them."""
+"""Observed ranges of tensors over calibration data, and their quantisation parameters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def observed(
     run: Callable[[Feeds], Mapping[str, Array]],
     engine: Engine,
 ) -> dict[str, Histogram]:
-    """What each of ``names`` is over ``feeds``; :class:`ModelError` if it is not finite."""
+    """Histograms of ``names`` over ``feeds``; :class:`ModelError` if values are not finite."""
     seen = {name: Histogram() for name in names}
     producers = graph.producers()
     for one in engine.each("observing the samples", feeds):
@@ -47,7 +47,7 @@ def roundings(
     dtypes: Mapping[str, DType],
     settings: QuantizationSettings,
 ) -> dict[str, Rounding]:
-    """How each tensor of a plan is rounded, to one of ``dtypes`` by its group."""
+    """The rounding of each tensor of a plan, to one of ``dtypes`` by its group."""
     found: dict[str, Rounding] = {}
     for root, names in plan.groups().items():
         together = reduce(Histogram.merged, (seen[name] for name in names))

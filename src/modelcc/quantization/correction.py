@@ -1,7 +1,7 @@
-"""Biases less what rounding adds to the mean of a layer's results.
+"""Bias correction: subtracts the mean error that quantisation adds to a layer's results.
 
 Nagel et al., "Data-free quantization through weight equalization and bias correction", 2019,
-section 4.2, with means over examples.
+section 4.2, with means over calibration data.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def corrected(
     feeds: Sequence[Feeds],
     engine: Engine,
 ) -> Graph:
-    """The float graph whose biases make up for the rounding of each layer, taken alone.
+    """The float graph whose biases compensate the quantisation error of each layer, taken alone.
 
-    ``weights`` are what rounding leaves of those of layers, by their nodes' results.
+    ``weights`` are the dequantised weights of layers, by their nodes' results.
     """
     writer = GraphWriter(graph)
     writer.nodes += graph.nodes
@@ -58,7 +58,7 @@ def _mean_error(
     roundings: Mapping[str, Rounding],
     weights: Mapping[str, Array],
 ) -> str:
-    """The mean, for each output, of what rounding its operands changes of a product."""
+    """The mean error, per output channel, of a product with quantised operands."""
     node, form, graph = layer.node, layer.form, writer.source
     assert form.weights is not None
     inputs = list(node.inputs)
@@ -78,7 +78,7 @@ def _mean_error(
 
 
 def _shifted(graph: Graph, layers: Sequence[QuantizedLayer], shifts: Mapping[str, Array]) -> Graph:
-    """``graph`` with ``shifts`` taken off biases, or off constants that are added to products."""
+    """``graph`` with ``shifts`` subtracted from biases, or from constants added to products."""
     writer = GraphWriter(graph)
     readers = graph.consumers()
     changed: dict[str, Node] = {}

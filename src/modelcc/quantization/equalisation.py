@@ -1,8 +1,9 @@
-"""Channels of neighbouring layers brought to like ranges, which changes nothing but rounding.
+"""Cross-layer equalisation: channels of consecutive layers get similar ranges, which changes only
+rounding.
 
 Nagel et al., "Data-free quantization through weight equalization and bias correction", 2019,
-section 4.1: where ``f(s x) = s f(x)`` between two products, outputs of the first are divided by
-what inputs of the second are multiplied by, so that both have the range ``sqrt(r1 r2)``.
+section 4.1: where ``f(s x) = s f(x)`` between two products, outputs of the first are divided by the
+factors of inputs of the second, so that both have the range ``sqrt(r1 r2)``.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ from modelcc.ops.matmul import Gemm, MatMul
 from modelcc.ops.pool import AveragePool, MaxPool
 
 HOMOGENEOUS = (Relu, LeakyRelu, MaxPool, AveragePool)
-"""Ops whose results are multiplied by what a channel is."""
+"""Positively homogeneous ops, per channel."""
 
 ROUNDS, ENOUGH = 20, 1e-3
-"""Rounds over all pairs, and the change of a factor that is none."""
+"""Maximum rounds over all pairs, and the change of a factor at convergence."""
 
 
 @dataclass(frozen=True)
 class _Neighbours:
-    """Two products, the first's results going to the second alone."""
+    """Two products, the first one's result being read by the second alone."""
 
     first: Node
     second: Node
 
 
 def equalised(graph: Graph) -> Graph:
-    """The graph with factors moved between its convolutions and products by constants."""
+    """The graph after equalisation of its convolutions and products with constant weights."""
     pairs = list(_pairs(graph))
     data = {name: constant.data for name, constant in graph.constants.items()}
     for _ in range(ROUNDS):
@@ -69,7 +70,7 @@ def _pairs(graph: Graph) -> Iterator[_Neighbours]:
 
 
 def _is_product(node: Node, graph: Graph, uses: Mapping[str, int]) -> bool:
-    """Whether its weights, and its bias of one number for each output, are constants of its own."""
+    """Whether its weights, and its per-output bias, are constants used by it alone."""
     if not isinstance(node.op, Conv | Gemm | MatMul) or graph.types[node.outputs[0]].dtype != F32:
         return False
     constants = [graph.constants.get(name) for name in node.inputs[1:] if name]
@@ -89,7 +90,7 @@ def _outputs_first(node: Node) -> bool:
 
 
 def _grouped(node: Node, weights: Array) -> NDArray[Any]:
-    """Weights, or a view of them, as ``[groups, outputs, inputs, kernel]``, the first two of each
+    """Weights, or a view of them, as ``[groups, outputs, inputs, kernel]``, outputs and inputs per
     group."""
     groups = node.op.groups if isinstance(node.op, Conv) else 1
     first = weights if _outputs_first(node) else weights.T
@@ -98,7 +99,7 @@ def _grouped(node: Node, weights: Array) -> NDArray[Any]:
 
 
 def _equalise(pair: _Neighbours, data: dict[str, Array]) -> float:
-    """Move one pair's factors; how far the one that differs most is from 1."""
+    """Equalises one pair; returns the greatest deviation of a factor from 1."""
     first, second = (_grouped(n, data[n.inputs[1]]) for n in (pair.first, pair.second))
     r1 = np.abs(first).max((2, 3), initial=0.0).reshape(-1)
     r2 = np.abs(second).max((1, 3), initial=0.0).reshape(-1)

@@ -1,4 +1,4 @@
-"""What values a tensor takes, counted as they come."""
+"""Streaming histograms of a tensor's values."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from modelcc.ir.types import Array
 
 BINS = 4096
-"""Of a histogram; at least half of them are in the range of what was seen."""
+"""Bins of a histogram; at least half of them are in the observed range."""
 
 
 @dataclass
 class Histogram:
-    """Least, greatest and counts of values in bins from ``-limit`` to ``limit``, a power of two.
+    """Minimum, maximum and counts of values in bins from ``-limit`` to ``limit``, a power of two.
 
-    A value beyond doubles the limit, two bins becoming one, so that one pass is enough.
+    A value out of range doubles the limit, merging pairs of bins, so that one pass is enough.
     """
 
     low: float = 0.0
@@ -26,7 +26,7 @@ class Histogram:
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(BINS, np.int64))
 
     def add(self, values: Array) -> None:
-        """Count ``values``, which are finite; the range has 0 in it."""
+        """Counts ``values``, which are finite; the range includes 0."""
         if not values.size:
             return
         self.low = min(self.low, float(values.min()))
@@ -38,7 +38,7 @@ class Histogram:
             self.counts += np.bincount(bins, minlength=BINS)
 
     def merged(self, other: Histogram) -> Histogram:
-        """What both have seen."""
+        """The union of both histograms."""
         limit = max(self.limit, other.limit)
         parts = [_widened(h.counts, h.limit, limit) for h in (self, other)]
         low, high = min(self.low, other.low), max(self.high, other.high)

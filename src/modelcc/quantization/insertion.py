@@ -1,4 +1,4 @@
-"""A graph with QuantizeLinear and DequantizeLinear around what is to compute on integers."""
+"""Insertion of QuantizeLinear and DequantizeLinear around integer computation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from modelcc.quantization.weights import LARGEST_BIAS, IntegerWeights, integer_b
 
 @dataclass(frozen=True)
 class Numbers:
-    """How tensors are rounded, by name, and what weights become."""
+    """Roundings of tensors, by name, and the integer weights."""
 
     roundings: Mapping[str, Rounding]
     weights: DType
@@ -29,7 +29,7 @@ class Numbers:
 def quantised_graph(graph: Graph, plan: QuantizationPlan, numbers: Numbers) -> Graph:
     """The graph as planned; inputs and outputs keep their names and types.
 
-    A value that is rounded where it is computed keeps its name after it has become a float again.
+    A value that is quantised where it is computed keeps its name after dequantisation.
     """
     writer = GraphWriter(graph)
     inserting = _Insertion(writer, plan, numbers)
@@ -41,7 +41,7 @@ def quantised_graph(graph: Graph, plan: QuantizationPlan, numbers: Numbers) -> G
 def layer_weights(
     node: Node, form: QuantizedForm, graph: Graph, numbers: Numbers
 ) -> IntegerWeights:
-    """The constant weights of a node; its bias has room in 32 bits by their scales."""
+    """The integer weights of a node; scales are large enough for its bias to fit in 32 bits."""
     assert form.weights is not None
     data = graph.constants[node.inputs[form.weights]].data
     axis = form.axis % data.ndim if numbers.per_channel and data.ndim > 1 else None
@@ -54,7 +54,7 @@ def layer_weights(
 
 
 def bias_of(node: Node, form: QuantizedForm, graph: Graph) -> Array | None:
-    """The constant of a node that is one number for each slice of its weights."""
+    """The constant bias of a node, if it has one element per slice of its weights."""
     if form.bias is None or form.weights is None or form.bias >= len(node.inputs):
         return None
     constant = graph.constants.get(node.inputs[form.bias])
@@ -73,7 +73,7 @@ class _Insertion:
         self.kept: dict[tuple[str, bytes], str] = {}
 
     def write(self, node: Node) -> None:
-        """A node, with what it reads and makes rounded as planned."""
+        """Emits a node, with operands and results quantised as planned."""
         name = node.outputs[0] if node.outputs else ""
         if name not in self.plan.integer:
             self.writer.append(node)
@@ -104,7 +104,7 @@ class _Insertion:
     def _bias(
         self, node: Node, form: QuantizedForm, weights: IntegerWeights, inputs: list[str]
     ) -> None:
-        """The bias in steps of the products, if it is a constant of one number for each output."""
+        """The bias in units of the accumulator, if it is a constant with one element per output."""
         bias = bias_of(node, form, self.source)
         found = self.numbers.roundings.get(node.inputs[form.operands(1)[0]])
         if form.bias is not None and bias is not None and found is not None:
@@ -112,7 +112,7 @@ class _Insertion:
             inputs[form.bias] = self._integers(node.inputs[form.bias], steps)
 
     def _activation(self, node: Node, form: QuantizedForm, name: str) -> str:
-        """An operand after it was rounded."""
+        """A quantised activation operand."""
         constant = self.source.constants.get(name)
         if constant is not None:
             return self._constant(node, form, name, constant.data)
@@ -125,7 +125,7 @@ class _Insertion:
         return self.floats[name]
 
     def _constant(self, node: Node, form: QuantizedForm, name: str, data: Array) -> str:
-        """A constant among activations: by the scale of all if the op moves elements, else its
+        """A constant among activations: with the shared scale if the op moves elements, else its
         own."""
         result, others = node.outputs[0], [self.numbers.roundings.get(n) for n in node.inputs]
         if form.moves:
@@ -141,7 +141,7 @@ class _Insertion:
         return self.writer.emit(DequantizeLinear(0), *names, source=node.source)
 
     def _integers(self, name: str, weights: IntegerWeights) -> str:
-        """A constant made of integers, those of the same scale once."""
+        """A constant as integers, deduplicated by name and scale."""
         key = name, weights.scale.tobytes()
         if key not in self.kept:
             data = self.writer.constant(weights.data, f"{name}_quantized")

@@ -1,7 +1,7 @@
-"""Which nodes compute on integers, and which tensors are rounded for them.
+"""Which nodes compute on integers, and which tensors are quantised for them.
 
-Products do.  Other ops do where all they read is made of integers and what reads their result
-wants such, so that no tensor is rounded that stays between floats.
+Products do.  Other ops do if all their operands are integers and the readers of their result
+expect such, so that no tensor is quantised that stays between floats.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from modelcc.ir.types import F32
 
 @dataclass(frozen=True)
 class QuantizedLayer:
-    """An op that rounds its ``operands``, and those that follow before ``result`` is rounded.
+    """An op that quantises its ``operands``, and the ops fused after it before ``result`` is
+    quantised.
 
-    ``name`` is the user's; ``weights`` are constant (empty: it has none).
+    ``name`` is the user's; ``weights`` are constant (empty: none).
     """
 
     name: str
@@ -31,15 +32,15 @@ class QuantizedLayer:
 
 @dataclass(frozen=True)
 class QuantizationPlan:
-    """``integer`` are the results of nodes that compute on integers; ``rounded`` maps a tensor
-    to the one whose scale it shares."""
+    """``integer`` are the results of nodes that compute on integers; ``rounded`` maps a tensor to
+    the one whose scale it shares."""
 
     integer: frozenset[str]
     rounded: Mapping[str, str]
     layers: tuple[QuantizedLayer, ...]
 
     def groups(self) -> dict[str, list[str]]:
-        """Tensors that share a scale, by one of them."""
+        """Tensors that share a scale, by a representative."""
         found: dict[str, list[str]] = {}
         for name, root in self.rounded.items():
             found.setdefault(root, []).append(name)
@@ -49,7 +50,7 @@ class QuantizationPlan:
 def quantization_plan(
     graph: Graph, ops: Sequence[str] = (), skip: frozenset[str] = frozenset()
 ) -> QuantizationPlan:
-    """What to quantise: of ``ops`` (none: all) those whose results or sources do not ``skip``."""
+    """The plan for ``ops`` (none: all) whose results or sources are not in ``skip``."""
     return _Planner(graph, ops, skip).plan()
 
 
@@ -64,7 +65,7 @@ class _Planner:
         }
 
     def plan(self) -> QuantizationPlan:
-        """Until no op is left that would round what stays float."""
+        """A fixed point: until no op is left that would quantise float tensors."""
         while True:
             wanted = dict.fromkeys(self._wanted())
             lonely = [name for name in wanted if not self._is_fed(name, wanted.keys())]
@@ -89,7 +90,7 @@ class _Planner:
         return None if skip.intersection((*node.outputs, *node.source)) else node.op.quantize()
 
     def _wanted(self) -> list[str]:
-        """Results of products, and of what leads from one to the next; in order."""
+        """Results of products, and of ops that connect them; in order."""
         wanted: dict[str, None] = {}
         for node in reversed(self.graph.nodes):
             name = node.outputs[0] if node.outputs else ""
@@ -105,7 +106,7 @@ class _Planner:
         return self.forms[name].weights is not None and bool(self._varying(name))
 
     def _is_fed(self, name: str, wanted: Set[str]) -> bool:
-        """Whether what an op reads is, or can be, integers."""
+        """Whether an op's operands are, or can be, integers."""
         if self._is_product(name):
             return True
         sources = self._varying(name)
@@ -113,7 +114,7 @@ class _Planner:
         return bool(sources) and all(s in wanted or s in inputs for s in sources)
 
     def _varying(self, name: str) -> tuple[str, ...]:
-        """Activations among the operands of the node of ``name``, without constants."""
+        """Activation operands of the node of ``name``, without constants."""
         node, form = self.producers[name], self.forms[name]
         numbers = list(form.operands(len(node.inputs)))
         numbers += [] if form.weights is None else [form.weights]
@@ -121,7 +122,7 @@ class _Planner:
         return tuple(name for name in names if name and name not in self.graph.constants)
 
     def _follows(self, name: str, wanted: Set[str]) -> bool:
-        """Whether it is computed of what its operand is before it is rounded."""
+        """Whether it is fused: computed from its operand before that is quantised."""
         sources = self._varying(name)
         if not self.forms[name].follows or len(sources) != 1 or sources[0] not in self.forms:
             return False
@@ -130,7 +131,7 @@ class _Planner:
         return once and source in wanted and not self.forms[source].moves
 
     def _shared(self, wanted: Sequence[str], rounded: Mapping[str, None]) -> dict[str, str]:
-        """The tensors with those whose elements they consist of."""
+        """The tensors mapped to those whose elements they consist of."""
         root = {name: name for name in rounded}
 
         def find(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Which layers stay as they are, so that errors or bytes are within a budget."""
+"""Selects layers that stay unquantised, so that errors or bytes are within a budget."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from modelcc.report.formats import byte_text
 
 @dataclass(frozen=True)
 class Budget:
-    """What may be had: ``error`` of the outputs and ``bytes`` of constants, None for any."""
+    """Limits on the ``error`` of the outputs and the ``bytes`` of constants, None for no limit."""
 
     error: float | None
     bytes: int | None
@@ -20,8 +20,8 @@ class Budget:
 
 @dataclass(frozen=True)
 class Costs:
-    """Of layers, by their nodes' results: the error that each alone makes, and the bytes that it
-    saves; of the model with all of them as they were, ``bytes``."""
+    """Per layer, by its node's result: the error that it alone causes, and the bytes that it saves;
+    ``bytes`` of the unquantised model."""
 
     errors: Mapping[str, float]
     saved: Mapping[str, int]
@@ -29,10 +29,11 @@ class Costs:
 
 
 def kept_for_bytes(budget: Budget, costs: Costs, floats: bool) -> frozenset[str]:
-    """Layers that can stay as they are: those whose bytes would cost most error.
+    """Layers that can stay unquantised within the budget: those with most error per
+    saved byte.
 
-    Without ``floats`` none can, and it is only checked that the bytes are enough.
-    :class:`ModelError` says what can be reached, if that is not enough.
+    Without ``floats`` none can, and only the size is checked.  :class:`ModelError` reports the
+    attainable size if that is too large.
     """
     if budget.bytes is None:
         return frozenset()
@@ -54,9 +55,9 @@ def kept_for_error(
     layers: Sequence[QuantizedLayer],
     error_of: Callable[[frozenset[str]], float],
 ) -> frozenset[str]:
-    """The fewest layers, those with the greatest errors first, that have to stay as they are.
+    """The fewest layers, in order of descending errors, that must stay unquantised.
 
-    ``error_of`` measures the outputs when these do; :class:`ModelError` has the nearest figure.
+    ``error_of`` measures the outputs with these; :class:`ModelError` has the nearest figure.
     """
     if budget.error is None:
         return frozenset()
@@ -78,6 +79,6 @@ def kept_for_error(
 
 
 def too_inexact(nearest: float, budget: float) -> ModelError:
-    """That an error cannot be reached, and which one can."""
+    """The error that a budget cannot be met, with the attainable one."""
     what = f"the error of the outputs is {nearest:.3g} at least, and the budget is {budget:.3g}"
     return ModelError(what, (), f"give at least {nearest:.3g}, more bytes, or fallback='float'")

@@ -1,4 +1,4 @@
-"""A float model in the form that is quantised: norms folded, composites whole."""
+"""Preparation of a float model for quantisation: norms folded, composite ops kept."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ STEPS = (
 
 
 def prepared_graph(graph: Graph) -> Graph:
-    """The graph to quantise; :class:`ModelError` if somebody has done it already, or if a call does
-    not depend on its inputs alone, which are tensors."""
+    """The graph to quantise; :class:`ModelError` if it is quantised already, or if a call does not
+    depend on its inputs alone, which are tensors."""
     if graph.interface is not None and not graph.interface.is_plain:
         what = "a model that keeps states, or whose arguments are no tensors, cannot be quantised"
         raise ModelError(what, (graph.name,), "quantise the part of it that computes")

@@ -1,4 +1,4 @@
-"""From a float model and examples of its inputs to the same model on integers."""
+"""Quantisation of a float model with calibration data."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ from modelcc.quantization.settings import FLOAT, QuantizationSettings
 from modelcc.quantization.weights import IntegerWeights
 
 TRIES = 4
-"""Of a budget for errors, which are simulated on some of the data and then measured."""
+"""Attempts at an error budget: errors are simulated on some of the data and then measured."""
 
 Runner = Callable[[Feeds], Mapping[str, Array]]
 
 
 @dataclass(frozen=True)
 class QuantizedModel:
-    """A graph on integers, to be compiled or saved, and what is known of it."""
+    """An integer graph, to be compiled or saved, with its report."""
 
     graph: Graph
     report: QuantizationReport
     engine: Engine
 
     def save(self, path: str | Path) -> None:
-        """Write an ONNX model of QuantizeLinear and DequantizeLinear, or an artifact (``.mcc``).
+        """Writes an ONNX model with QuantizeLinear and DequantizeLinear, or an artifact (``.mcc``).
 
-        The file is seen whole or not at all, unless its constants are more than one may have;
-        :class:`ModelError` for another suffix.
+        The file is written atomically, unless it needs external data; :class:`ModelError` for
+        another suffix.
         """
         place = Path(path)
         if place.suffix == ".mcc":
             compiled = compile_model(self.graph, self.engine.options, self.engine.config)
             write_artifact(place, compiled.artifact)
         elif place.suffix == ".onnx" and constant_bytes(self.graph) > MOST:
-            write_simplified(self.graph, place)  # a file beside it has its constants, by its name
+            write_simplified(self.graph, place)  # external data is referenced by name
         elif place.suffix == ".onnx":
             replace_file(place, lambda temporary: write_simplified(self.graph, temporary))
         else:
@@ -71,8 +71,8 @@ class QuantizedModel:
 def quantised_model(
     graph: Graph, calibration: Calibration | None, settings: QuantizationSettings, engine: Engine
 ) -> QuantizedModel:
-    """``graph`` as ``settings`` say; :class:`ModelError` if the model, the data or a budget do not
-    allow it."""
+    """``graph`` quantised by ``settings``; :class:`ModelError` if the model, the data or a budget
+    do not permit it."""
     before = constant_bytes(simplified(graph))
     ready = prepared_graph(graph)
     scheme = Scheme(equalised(ready) if settings.equalize else ready, settings, {})
@@ -97,7 +97,7 @@ def quantised_model(
 def _calibrated(
     scheme: Scheme, feeds: Sequence[Feeds], run: Runner, engine: Engine, before: int
 ) -> QuantizedModel:
-    """The model once values have been observed."""
+    """The model after calibration."""
     settings = scheme.settings
     costs, simulation = Costs({}, {}, 0), None
     if settings.sensitivity or settings.has_budget:
@@ -114,7 +114,7 @@ def _calibrated(
         if target is None or settings.max_error is None or error <= settings.max_error:
             return found
         nearest = min(nearest, error)
-        target *= 0.9 * settings.max_error / error  # what was simulated was better than this
+        target *= 0.9 * settings.max_error / error  # the simulation was too optimistic
     raise too_inexact(nearest, settings.max_error or 0.0)
 
 
@@ -127,7 +127,7 @@ def _carried_out(
     engine: Engine,
     before: int,
 ) -> QuantizedModel:
-    """The model with this selection, and how it compares to ``run``, the floats."""
+    """The model with this selection, and its comparison to ``run``, the float model."""
     full = scheme.plan()
     if scheme.settings.correct_bias:
         plan, rounded = scheme.plan(selection), scheme.roundings(selection)
@@ -154,7 +154,7 @@ def _carried_out(
 def _selected(
     scheme: Scheme, simulation: Simulation, costs: Costs, target: float | None
 ) -> LayerSelection:
-    """Layers that stay as they are by the budgets."""
+    """Layers that stay unquantised by the budgets."""
     settings = scheme.settings
     budget = Budget(target, settings.max_bytes)
     if not settings.has_budget:
@@ -176,7 +176,7 @@ def _selected(
 
 
 def _costs(scheme: Scheme, errors: Mapping[str, float]) -> Costs:
-    """What each layer costs and saves."""
+    """Error and saved bytes of each layer."""
     layers = {layer.node.outputs[0]: layer for layer in scheme.plan().layers}
     saved = dict.fromkeys(layers, 0)
     for name, weights in scheme.weights().items():
@@ -186,7 +186,7 @@ def _costs(scheme: Scheme, errors: Mapping[str, float]) -> Costs:
 
 
 def _plan(scheme: Scheme, graph: Graph) -> QuantizationPlan:
-    """What is quantised; :class:`ModelError` if that is nothing, or names are unknown."""
+    """The plan; :class:`ModelError` if it is empty, or names are unknown."""
     settings, nodes = scheme.settings, scheme.graph.nodes
     named = {name for node in (*nodes, *graph.nodes) for name in (*node.outputs, *node.source)}
     unknown = next((name for name in settings.skip if name not in named), None)
@@ -207,7 +207,7 @@ def _plan(scheme: Scheme, graph: Graph) -> QuantizationPlan:
 
 
 def _check_without_data(settings: QuantizationSettings) -> None:
-    """Refuse what has to be measured."""
+    """Rejects settings that need measurements."""
     wanted = {
         "activations": settings.activation is not None,
         "sensitivity": settings.sensitivity,

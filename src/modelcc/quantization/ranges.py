@@ -1,4 +1,4 @@
-"""Which range of a tensor's values its integers stand for, and by what scale and zero point."""
+"""Choice of a tensor's quantisation range, scale and zero point."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from modelcc.quantization.histogram import BINS, Histogram
 from modelcc.quantization.settings import QuantizationSettings
 
 SMALLEST = 1e-12
-"""The least scale: that of a tensor of zeros."""
+"""The minimum scale: that of a zero tensor."""
 
 SHRINKS = np.geomspace(1.0, 1 / 64, 49)
-"""Shares of the whole range that are tried."""
+"""Fractions of the whole range that are tried."""
 
 
 @dataclass(frozen=True)
@@ -29,18 +29,18 @@ class Rounding:
 
     @property
     def zero_point(self) -> Array:
-        """The zero point as an array of the type."""
+        """The zero point as an array of the dtype."""
         return np.asarray(self.zero, self.dtype.numpy)
 
     def __call__(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What is left of ``x``."""
+        """``x`` quantised and dequantised."""
         low, high = limits(self.dtype)
         q = np.clip(np.rint(x / self.scale) + self.zero, low, high)
         return (q - self.zero) * np.float64(self.scale)
 
 
 def rounding(low: float, high: float, dtype: DType, symmetric: bool) -> Rounding:
-    """Integers for ``low`` to ``high``, which have 0 between them."""
+    """The rounding for ``low`` to ``high``, which include 0."""
     least, most = limits(dtype)
     if symmetric:
         middle = 0 if dtype.kind == "int" else int(most + 1) // 2
@@ -51,7 +51,7 @@ def rounding(low: float, high: float, dtype: DType, symmetric: bool) -> Rounding
 
 
 def chosen_rounding(seen: Histogram, dtype: DType, settings: QuantizationSettings) -> Rounding:
-    """By the method of the settings; 16 bits, finer than a histogram, take all that was seen."""
+    """By the method of the settings; 16 bits, finer than a histogram, cover the whole range."""
     symmetric = settings.symmetric
     low, high = seen.low, seen.high
     if dtype.bits <= 8 and seen.limit:
@@ -68,7 +68,7 @@ def chosen_rounding(seen: Histogram, dtype: DType, settings: QuantizationSetting
 
 
 def percentile(seen: Histogram, share: float) -> tuple[float, float]:
-    """The range without the least and the greatest values, equally many, of ``100 - share`` %."""
+    """The range without the smallest and the largest values, equally many, of ``100 - share`` %."""
     below = np.cumsum(seen.counts) / seen.counts.sum()
     tail = (100 - share) / 200
     first = int(np.searchsorted(below, tail, "right"))
@@ -79,9 +79,9 @@ def percentile(seen: Histogram, share: float) -> tuple[float, float]:
 
 
 def least_error(seen: Histogram, dtype: DType, symmetric: bool) -> tuple[float, float]:
-    """The range whose integers are nearest to the values in the mean square.
+    """The range with the least mean squared quantisation error.
 
-    First both ends come closer, then each on its own.
+    First both ends shrink together, then each separately.
     """
     used = seen.counts > 0
     values, counts = seen.centres[used], seen.counts[used].astype(np.float64)
@@ -98,10 +98,10 @@ def least_error(seen: Histogram, dtype: DType, symmetric: bool) -> tuple[float, 
 
 
 def entropy(seen: Histogram, levels: int) -> tuple[float, float]:
-    """The range that loses least information: the least Kullback-Leibler divergence.
+    """The range with the least Kullback-Leibler divergence.
 
-    Migacz, "8-bit inference with TensorRT", 2017: what is beyond a threshold counts as at it, and
-    what is below is spread evenly over the bins of a level.  Zeros, which are exact, do not count.
+    Migacz, "8-bit inference with TensorRT", 2017: values beyond a threshold are clipped to it,
+    others spread evenly over the bins of a level.  Zeros, which are exact, are excluded.
     """
     half = BINS // 2
     signed = seen.low < 0
@@ -117,7 +117,7 @@ def entropy(seen: Histogram, levels: int) -> tuple[float, float]:
 
 
 def _divergence(counts: NDArray[np.int64], middle: int, width: int, levels: int) -> float:
-    """Between values cut off ``width`` bins from the middle, and those in ``levels`` steps."""
+    """Between values clipped ``width`` bins from the middle, and those quantised to ``levels``."""
     first = max(middle - width, 0)
     inside = counts[first : middle + width].astype(np.float64)
     cut = inside.copy()

@@ -1,4 +1,4 @@
-"""What quantisation did to a model: layer by layer, and in all."""
+"""Report of quantisation: per layer, and in all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from modelcc.artifact.replacement import replace_contents
 
 @dataclass(frozen=True)
 class LayerRow:
-    """A layer of a user's ``name``, whose op makes the value ``result`` of the graph.
+    """A layer with the user's ``name``, whose op computes the value ``result`` of the graph.
 
     Bits of its ``activations`` and ``weights`` (32: floats, None: it has none), ``scale`` and
     ``zero`` point of its first operand, ``sqnr`` of its result in dB, and the error of the outputs
@@ -34,8 +34,8 @@ class LayerRow:
 
 @dataclass(frozen=True)
 class OutputRow:
-    """An output: signal to noise in dB, and the root mean square of the error, relative; of whole
-    numbers the share that differs."""
+    """An output: signal-to-noise ratio in dB, and the relative root mean square error; for integers
+    the fraction that differs."""
 
     name: str
     sqnr: float
@@ -56,15 +56,15 @@ class QuantizationReport:
 
     @property
     def error(self) -> float:
-        """Of the worst output."""
+        """The error of the worst output."""
         return max((row.error for row in self.outputs), default=0.0)
 
     def as_dict(self) -> dict[str, object]:
-        """All of it; what is infinite, as the SQNR of exact outputs, is None."""
+        """All fields; infinite values, such as the SQNR of exact outputs, are None."""
         return {**_finite(asdict(self)), "error": self.error}
 
     def save(self, path: Path) -> None:
-        """Write it as JSON; the file is seen whole or not at all."""
+        """Writes it as JSON, atomically."""
         text = json.dumps(self.as_dict(), indent=1)
         replace_contents(path, text)
 

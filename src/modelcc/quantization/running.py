@@ -1,4 +1,4 @@
-"""Graphs compiled with more outputs, and run over examples."""
+"""Graphs compiled with additional outputs, and run over calibration data."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from modelcc.quantization.samples import Feeds
 from modelcc.targets.base import BuildConfig
 
 ROOM = 1 << 28
-"""Bytes of kept tensors that the samples of a run may have."""
+"""Maximum bytes of kept tensors for the samples of a run."""
 
 MOST_SAMPLES = 32
-"""Of a run."""
+"""Maximum samples of a run."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """How graphs are compiled to be measured."""
+    """Compilation of graphs for measurement."""
 
     options: Options = field(default_factory=Options)
     config: BuildConfig = NOWHERE
 
     def runner(self, graph: Graph, keep: Iterable[str] = ()) -> Callable[[Feeds], dict[str, Array]]:
-        """A function to all outputs and the values to ``keep``."""
+        """A function that returns all outputs and the values to ``keep``."""
         kept = tuple(n for n in dict.fromkeys(keep) if n not in graph.inputs)
         compiled = compile_model(graph, replace(self.options, keep=kept), self.config)
         session = compiled.target.load(compiled.artifact, self.options.threads)
@@ -42,7 +42,7 @@ class Engine:
         return run
 
     def each(self, what: str, feeds: Sequence[Feeds]) -> Iterator[Feeds]:
-        """The feeds, telling how many are done of ``what``."""
+        """The feeds, reporting progress as ``what``."""
         for n, one in enumerate(feeds):
             self.config.report(what, n, len(feeds))
             yield one
@@ -50,7 +50,7 @@ class Engine:
 
 
 def samples_per_run(graph: Graph, keep: Iterable[str], feeds: Feeds) -> int:
-    """How many samples to run at once, ``feeds`` being one, so that what is kept has room."""
+    """The number of samples per run, ``feeds`` being one, such that kept tensors fit."""
     shapes = ((n, graph.types[n], feeds[n].shape) for n in graph.inputs)
     sizes = bind_dimensions(shapes, graph.dims)
     room = 0
@@ -63,7 +63,7 @@ def samples_per_run(graph: Graph, keep: Iterable[str], feeds: Feeds) -> int:
 
 @dataclass
 class Noise:
-    """Power of values, and of how far they are from what they should be."""
+    """Power of a signal, and of its error."""
 
     signal: float = 0.0
     noise: float = 0.0
@@ -71,7 +71,7 @@ class Noise:
     count: int = 0
 
     def add(self, got: Array, expected: Array) -> None:
-        """Compare two arrays of one shape."""
+        """Accumulates the comparison of two arrays of the same shape."""
         self.count += expected.size
         if expected.dtype.kind != "f":
             self.different += int((got != expected).sum())
@@ -82,14 +82,15 @@ class Noise:
 
     @property
     def error(self) -> float:
-        """Root mean square of the error over that of the values; what differs, of other types."""
+        """Root mean square error relative to the signal; the fraction that differs, for non-float
+        types."""
         if not self.signal:
             return self.different / self.count if self.count else 0.0
         return float(np.sqrt(self.noise / self.signal))
 
     @property
     def decibels(self) -> float:
-        """Signal to noise, in dB; infinite where there is no noise."""
+        """Signal-to-noise ratio in dB; infinite without noise."""
         error = self.error
         return float("inf") if not error else -20 * float(np.log10(error))
 
@@ -97,6 +98,6 @@ class Noise:
 def compared(
     got: Mapping[str, Array], expected: Mapping[str, Array], into: Mapping[str, Noise]
 ) -> None:
-    """Add what is kept to ``into``, each by its name."""
+    """Accumulates comparisons of kept values ``into`` entries by name."""
     for name, noise in into.items():
         noise.add(got[name], expected[name])

@@ -1,4 +1,4 @@
-"""Examples of inputs to calibrate on: from NumPy's files, arrays, or whatever gives feeds."""
+"""Calibration data: from NumPy files, arrays, or iterables of feeds."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ HINT = "give samples along the first axis, numpy.savez('data.npz', INPUT=array)"
 def calibration_feeds(
     given: Calibration, graph: Graph, batch: Callable[[Feeds], int]
 ) -> tuple[Feeds, ...]:
-    """Inputs of single runs, with as many samples as ``batch`` says of a run of one sample, where
-    the model leaves that open.
+    """Feeds of single runs, each with ``batch`` times the samples of a run of one sample, if the
+    model's batch extent is dynamic.
 
     :class:`ModelError` names the input whose arrays do not fit, are empty or not finite.
     """
@@ -40,7 +40,7 @@ def calibration_feeds(
 
 
 def _pieces(given: Calibration, graph: Graph) -> Iterator[dict[str, Array]]:
-    """Arrays by input, each of one sample or many."""
+    """Arrays by input, each with one or more samples."""
     if isinstance(given, str | PathLike):
         path = checks.file_path("calibration", cast(Any, given))
         for file in _files(path):
@@ -131,7 +131,7 @@ def _runs(arrays: Mapping[str, Array], graph: Graph, batch: int) -> Iterator[Fee
 
 
 def _split(array: Array, type: TensorType, batch: int) -> list[Array]:
-    """An array of samples, or of whole inputs, in parts that fit an input."""
+    """An array of samples, or of whole inputs, split into parts that fit an input."""
     if array.ndim == type.rank + 1:
         return list(array)
     first = type.shape[0] if type.rank else 1
@@ -139,7 +139,7 @@ def _split(array: Array, type: TensorType, batch: int) -> list[Array]:
         return [array]
     size = first if isinstance(first, int) else min(batch, len(array))
     if len(array) < size:
-        return [array]  # it does not fit, and binding says so
-    # The last part has all it needs, and may share samples with the one before.
+        return [array]  # it does not fit, which binding reports
+    # The last part is full, too, and may share samples with the one before.
     starts = (min(start, len(array) - size) for start in range(0, len(array), size))
     return [np.ascontiguousarray(array[start : start + size]) for start in starts]

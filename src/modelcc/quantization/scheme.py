@@ -1,4 +1,4 @@
-"""A model's graph and what is known of it, quantised with any choice of layers."""
+"""A model's graph and calibration, quantised for any selection of layers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ALL = LayerSelection()
 
 @dataclass(frozen=True)
 class Scheme:
-    """``seen`` are the values of tensors that may be rounded."""
+    """``seen`` are histograms of tensors that may be quantised."""
 
     graph: Graph
     settings: QuantizationSettings
@@ -48,13 +48,13 @@ class Scheme:
     )
 
     def plan(self, selection: LayerSelection = ALL) -> QuantizationPlan:
-        """What is quantised."""
+        """The quantisation plan."""
         if selection not in self._plans:
             self._plans[selection] = self._planned(selection)
         return self._plans[selection]
 
     def roundings(self, selection: LayerSelection = ALL) -> dict[str, Rounding]:
-        """How tensors are rounded."""
+        """Roundings of tensors."""
         if selection not in self._roundings:
             self._roundings[selection] = self._chosen(selection)
         return self._roundings[selection]
@@ -79,12 +79,12 @@ class Scheme:
         return roundings(plan, self.seen, dtypes, self.settings)
 
     def numbers(self, selection: LayerSelection = ALL) -> Numbers:
-        """What the plan is carried out with."""
+        """Roundings and weights for the plan."""
         weights = WEIGHTS[self.settings.weights]
         return Numbers(self.roundings(selection), weights, self.settings.per_channel)
 
     def weights(self, selection: LayerSelection = ALL) -> dict[str, IntegerWeights]:
-        """Integers of the layers that have weights, by their nodes' results."""
+        """Integer weights of layers that have any, by their nodes' results."""
         plan, numbers = self.plan(selection), self.numbers(selection)
         layers = (layer for layer in plan.layers if layer.weights)
         if self.settings.activation is None:
@@ -99,7 +99,7 @@ class Scheme:
         }
 
     def left(self, selection: LayerSelection = ALL) -> dict[str, Array]:
-        """What rounding leaves of weights, shaped as they were, by the results of layers' nodes."""
+        """Dequantised weights, in their original shapes, by the results of layers' nodes."""
         found: dict[str, Array] = {}
         layers = {layer.node.outputs[0]: layer for layer in self.plan(selection).layers}
         for name, weights in self.weights(selection).items():
@@ -109,13 +109,13 @@ class Scheme:
         return found
 
     def choice(self, selection: LayerSelection) -> Switches:
-        """The same for a simulation, where 16 bits are as good as floats."""
+        """The same for a simulation, where 16 bits count as floats."""
         plan, found = self.plan(selection), self.roundings(selection)
         rounded = frozenset(name for name, r in found.items() if r.dtype.bits <= 8)
         return Switches(rounded, frozenset(layer.node.outputs[0] for layer in plan.layers))
 
     def quantised(self, selection: LayerSelection) -> Graph:
-        """The graph on integers."""
+        """The quantised graph."""
         plan, numbers = self.plan(selection), self.numbers(selection)
         if self.settings.activation is None:
             return with_integer_weights(self.graph, plan, numbers.weights, self.settings.block)
@@ -123,7 +123,7 @@ class Scheme:
 
 
 def constant_bytes(graph: Graph) -> int:
-    """Bytes of all constants, several elements to a byte where they have few bits."""
+    """Bytes of all constants, packed where narrower than a byte."""
     bits = (c.data.size * c.type.dtype.bits for c in graph.constants.values())
     return sum(-(-each // 8) for each in bits)
 

@@ -1,7 +1,7 @@
-"""What each layer costs: the error of the outputs when it alone is quantised.
+"""Sensitivity of layers: the error of the outputs when one alone is quantised.
 
-One graph, compiled once, has a switch for every tensor that may be rounded and takes weights as
-inputs, so that any choice of layers is a run.
+One graph, compiled once, has a switch per tensor that may be quantised and weights as inputs, so
+that any selection of layers is a run.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ SAMPLES = 16
 
 @dataclass(frozen=True)
 class Switches:
-    """Tensors that are rounded, and layers (by their nodes' results) whose weights are."""
+    """Tensors that are quantised, and layers (by their nodes' results) whose weights are."""
 
     rounded: Collection[str]
     weights: Collection[str]
 
 
 class Simulation:
-    """A graph whose rounding is chosen run by run."""
+    """A graph whose quantisation is selected run by run."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Simulation:
         feeds: Sequence[Feeds],
         engine: Engine,
     ) -> None:
-        """``weights`` are what rounding leaves of those of layers, by their nodes' results.
+        """``weights`` are the dequantised weights of layers, by their nodes' results.
 
         Errors are measured on the first :data:`SAMPLES` of the ``feeds``.
         """
@@ -77,7 +77,7 @@ class Simulation:
         return {name: found[name] for name in self.graph.outputs}
 
     def _switched(self, roundings: Mapping[str, Rounding]) -> Graph:
-        """The graph with its switches and weights as further inputs."""
+        """The graph with its switches and weights as additional inputs."""
         writer = GraphWriter(self.graph)
         renamed = {
             name: self._switch(writer, name, roundings[name])
@@ -105,7 +105,7 @@ class Simulation:
         )
 
     def _switch(self, writer: GraphWriter, name: str, found: Rounding) -> str:
-        """``name``, rounded if its switch is on."""
+        """``name``, quantised if its switch is on."""
         pair = [writer.constant(p, name) for p in (np.asarray(found.scale), found.zero_point)]
         q = writer.emit(QuantizeLinear(found.dtype, 0), name, *pair)
         rounded = writer.emit(DequantizeLinear(0), q, *pair)

@@ -1,4 +1,4 @@
-"""What a user asks of quantisation."""
+"""User settings of quantisation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NONE, FLOAT = "none", "float"
 ACTIVATIONS: Mapping[str, DType | None] = MappingProxyType(
     {"int8": I8, "uint8": U8, "int16": I16, NONE: None}
 )
-"""Element types of activations; none: weights only."""
+"""Dtypes of activations; none: weights only."""
 
 WEIGHTS: Mapping[str, DType] = MappingProxyType({"int8": I8, "int4": I4})
 METHODS = ("minmax", "percentile", "entropy", "mse")
@@ -84,7 +84,7 @@ class QuantizationSettings:
 
     @property
     def has_budget(self) -> bool:
-        """Whether some layers may have to stay as they are."""
+        """Whether some layers may have to stay unquantised."""
         return self.max_error is not None or self.max_bytes is not None
 
 

@@ -1,4 +1,4 @@
-"""Weights as integers of few bits, and everything else as it was."""
+"""Weight-only quantisation: low-bit weights, all else unchanged."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from modelcc.quantization.weights import IntegerWeights, blocked_weights, sliced
 
 
 def with_integer_weights(graph: Graph, plan: QuantizationPlan, dtype: DType, block: int) -> Graph:
-    """The graph whose planned weights are dequantised as they are read.
+    """The graph with planned weights quantised, and dequantised where they are read.
 
-    Matrices have a scale for each ``block`` of the reduction (0: for each output), kernels of
-    convolutions 8 bits and a scale for each output.
+    Matrices have a scale per ``block`` of the reduction (0: per output), kernels of convolutions 8
+    bits and a scale per output.
     """
     writer = GraphWriter(graph)
     layers = {layer.node.outputs[0]: layer for layer in plan.layers if layer.weights}
@@ -42,7 +42,7 @@ def with_integer_weights(graph: Graph, plan: QuantizationPlan, dtype: DType, blo
 def layer_weights_only(
     layer: QuantizedLayer, graph: Graph, dtype: DType, block: int
 ) -> IntegerWeights:
-    """The weights of a layer; those of a matrix ``[inputs, outputs]``."""
+    """The integer weights of a layer; a matrix is ``[inputs, outputs]``."""
     data, form = graph.constants[layer.weights].data, layer.form
     if not isinstance(layer.node.op, MatMul | Gemm) or data.ndim < 2:
         return sliced_weights(data, form.axis % data.ndim if data.ndim > 1 else None, I8)
@@ -57,7 +57,8 @@ def _is_turned(node: Node) -> bool:
 
 
 def _write_product(writer: GraphWriter, node: Node, layer: QuantizedLayer, weights: str) -> None:
-    """The node with other weights; a Gemm as the product that kernels read packed weights in."""
+    """The node with integer weights; a Gemm becomes the product whose kernels read packed
+    weights."""
     op, (x, _, *rest) = node.op, node.inputs
     if not isinstance(op, Gemm):
         inputs = list(node.inputs)

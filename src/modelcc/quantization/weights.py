@@ -1,4 +1,4 @@
-"""Constants as integers: weights by slices or blocks, biases in 32 bits."""
+"""Integer constants: weights per slice or block, biases in 32 bits."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from modelcc.ops.quant import DequantizeLinear, limits
 from modelcc.quantization.ranges import SMALLEST
 
 LARGEST_BIAS = 2.0**30
-"""Steps that a bias may have, which leaves as much for the sums of products."""
+"""Maximum bias in units of the accumulator, which leaves as much for the sum of products."""
 
 SHRINKS = np.linspace(1.0, 0.6, 21)
-"""Shares of the greatest weight that are tried where weights have few bits."""
+"""Fractions of the maximum weight that are tried for low-bit weights."""
 
 
 @dataclass(frozen=True)
 class IntegerWeights:
-    """``data * scale`` with a scale for all, or for each slice of ``axis``, or each ``block``."""
+    """``data * scale`` with one scale, or one per slice of ``axis``, or per ``block``."""
 
     data: Array
     scale: Array
@@ -28,18 +28,18 @@ class IntegerWeights:
 
     @property
     def op(self) -> DequantizeLinear:
-        """What makes floats of them."""
+        """The op that dequantises them."""
         return DequantizeLinear(self.axis, self.block)
 
     def floats(self) -> Array:
-        """What is left of the weights."""
+        """The dequantised weights."""
         return self.op.reference(self.data, self.scale)
 
 
 def sliced_weights(
     weights: Array, axis: int | None, dtype: DType, least: Array | float = 0.0
 ) -> IntegerWeights:
-    """Weights with a scale for each slice of ``axis`` (None: one for all) of at least ``least``."""
+    """Weights with a scale per slice of ``axis`` (None: per tensor) of at least ``least``."""
     most = limits(dtype)[1]
     others = tuple(a for a in range(weights.ndim) if axis is None or a != axis)
     scale = np.maximum(np.abs(weights).max(axis=others, initial=0.0) / most, least)
@@ -50,8 +50,8 @@ def sliced_weights(
 
 
 def blocked_weights(weights: Array, axis: int, block: int, dtype: DType) -> IntegerWeights:
-    """Weights with a scale for each ``block`` of ``axis``: of those tried the one with the least
-    square error."""
+    """Weights with a scale per ``block`` of ``axis``: the candidate with the least squared
+    error."""
     most, extent = limits(dtype)[1], weights.shape[axis]
     blocks = -(-extent // block)
     filled = [(0, blocks * block - extent if a == axis else 0) for a in range(weights.ndim)]
@@ -71,6 +71,6 @@ def blocked_weights(weights: Array, axis: int, block: int, dtype: DType) -> Inte
 
 
 def integer_bias(bias: Array, scale: Array) -> IntegerWeights:
-    """A bias in steps of the products it is added to."""
+    """A bias in units of the accumulator it is added to."""
     steps = np.clip(np.rint(bias.astype(np.float64) / scale), *limits(I32))
     return IntegerWeights(steps.astype(np.int32), np.asarray(scale, np.float32), 0)
