@@ -1,4 +1,4 @@
-"""Scratch memory that models use in turns, so that there is as much as one of them takes."""
+"""Scratch memory shared by models in turns, as large as the largest one needs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from modelcc.artifact.memory import Memory
 
 
 class Arenas:
-    """Memory for as many calls as there are at a time; safe to use from several threads."""
+    """Memory for concurrent calls, one block each; thread-safe."""
 
     def __init__(self) -> None:
         self._idle: list[Memory] = []
 
     def taken(self, size: int) -> Memory:
-        """Memory of at least ``size`` bytes, whose contents are undefined, until it is given back;
+        """Memory of at least ``size`` bytes, uninitialised, until it is given back;
         OutOfMemoryError if the system has not enough."""
         try:
             found = self._idle.pop()
@@ -20,9 +20,9 @@ class Arenas:
             return Memory(size)
         if found.size >= size:
             return found
-        found.release(0)  # whoever used it last may still refer to it
+        found.release(0)  # its last user may still hold a reference
         return Memory(size)
 
     def given(self, memory: Memory) -> None:
-        """Take back what was :meth:`taken`."""
+        """Takes back memory that was :meth:`taken`."""
         self._idle.append(memory)

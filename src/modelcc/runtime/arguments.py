@@ -1,4 +1,4 @@
-"""Callers' arrays: what may be passed, and where their elements lie in memory."""
+"""Callers' arrays: validation, and addresses of their elements."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _number = ctypes.c_int64.from_address
 
 
 def address_of(array: Array) -> int:
-    """Where the first element of an array lies; ten times as fast as ``array.ctypes.data``.
+    """Address of the first element of an array; ten times as fast as ``array.ctypes.data``.
 
-    The pointer to the elements follows the object's head.  NumPy's binary interface promises
-    this: compiled extensions rely on it through ``PyArray_DATA``.
+    The data pointer follows the object's header.  NumPy's ABI guarantees this: compiled extensions
+    rely on it through ``PyArray_DATA``.
     """
     return _number(id(array) + _HEAD).value
 
@@ -29,7 +29,7 @@ def address_of(array: Array) -> int:
 def with_names(
     arguments: tuple[object, ...], named: Mapping[str, object]
 ) -> tuple[tuple[object, ...], Mapping[str, object]]:
-    """Arguments in order and by name; a dict in front of them is of the latter."""
+    """Positional and keyword arguments; a leading dict counts as keywords."""
     if arguments and _is_dict(arguments[0]):
         return arguments[1:], {**arguments[0], **named}
     return arguments, named
@@ -66,7 +66,7 @@ def ordered(
 def as_input(spec: TensorSpec, value: object) -> Array:
     """``value`` as an array of the input's element type.
 
-    Takes NumPy arrays and scalars, and whatever has ``__dlpack__``.  InputError for anything
+    Accepts NumPy arrays and scalars, and objects with ``__dlpack__``.  InputError for anything
     else and for another element type: nothing is converted silently.
     """
     array = _as_array(spec, value)
@@ -110,7 +110,7 @@ def _as_array(spec: TensorSpec, value: object) -> Array:
         )
     try:
         return _from_dlpack(value, spec.dtype.numpy)
-    except Exception as error:  # whatever the exporter raises
+    except Exception as error:  # exporters may raise anything
         raise InputError(
             f"input '{spec.name}'",
             f"an array in this machine's memory, {spec}",
@@ -151,6 +151,6 @@ def _bad_output(spec: TensorSpec, shape: tuple[int, ...], given: str, remedy: st
 
 
 def overlap(a: Array, b: Array) -> bool:
-    """Whether two contiguous arrays have bytes in common."""
+    """Whether two contiguous arrays share bytes."""
     start, other = address_of(a), address_of(b)
     return start < other + b.nbytes and other < start + a.nbytes

@@ -1,4 +1,4 @@
-"""The data caches of this machine's processor, as Linux describes them."""
+"""Data caches of this machine's processor, from Linux's sysfs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNITS = MappingProxyType({"K": 1 << 10, "M": 1 << 20, "G": 1 << 30})
 
 @dataclass(frozen=True)
 class SystemCache:
-    """The data cache of a ``level`` (1: nearest) has ``bytes`` and serves ``cores``."""
+    """The data cache of a ``level`` (1: nearest) has ``bytes`` and is shared by ``cores``."""
 
     level: int
     bytes: int
@@ -21,7 +21,7 @@ class SystemCache:
 
 
 def system_caches(folder: Path = _FOLDER) -> tuple[SystemCache, ...]:
-    """Caches of the first core, nearest first; none where Linux does not tell."""
+    """Caches of the first core, nearest first; none if Linux does not report them."""
     return tuple(sorted(_caches(folder), key=lambda cache: cache.level))
 
 
@@ -39,12 +39,12 @@ def _caches(folder: Path) -> Iterator[SystemCache]:
 
 
 def _bytes(text: str) -> int:
-    """``32K`` as a number."""
+    """Parses ``32K``."""
     return int(text[:-1]) * _UNITS[text[-1]] if text[-1:] in _UNITS else int(text)
 
 
 def _cores(index: Path) -> int:
-    """How many cores a cache serves: of ``0-3,8-11`` eight; 1 if that is not known."""
+    """Number of cores that share a cache: eight for ``0-3,8-11``; 1 if unknown."""
     try:
         ranges = (index / "shared_cpu_list").read_text().strip().split(",")
         ends = [(int(a), int(b or a)) for a, _, b in (r.partition("-") for r in ranges)]

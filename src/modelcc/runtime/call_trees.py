@@ -1,4 +1,4 @@
-"""Containers of tensors in calls: taken apart to tensors by name, and put together again."""
+"""Containers of tensors in calls: flattened to tensors by name, and rebuilt."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from modelcc.ir.call_form import (
 )
 from modelcc.runtime.errors import InputError
 
-_COLLECTIONS: Any = collections  # whose named tuples take names that are known when it runs
+_COLLECTIONS: Any = collections  # namedtuple with names known at run time only
 
 
 def bound(
     name: str, form: CallForm, arguments: Sequence[object], named: Mapping[str, object]
 ) -> dict[str, object]:
-    """Tensors by name, for a call of the model ``name`` as ``form`` has it.
+    """Tensors by name, for a call of the model ``name`` with arguments of ``form``.
 
-    Parameters of which no part is a tensor may be left out.  InputError says where something does
-    not fit, as ``batch['mask']``.
+    Parameters without tensors may be omitted.  InputError locates mismatches, as in
+    ``batch['mask']``.
     """
     signature = f"{name}{form}"
     if len(arguments) > len(form.parameters):
@@ -69,7 +69,7 @@ def _take(form: Form, value: object, path: str, found: dict[str, object]) -> Non
 
 
 def _parts(form: ListForm | DictForm | ObjectForm, value: Any, path: str) -> Sequence[object]:
-    """What of ``value`` goes where the parts of ``form`` are."""
+    """The children of ``value`` that correspond to the parts of ``form``."""
     match form:
         case ListForm(parts):
             if not _is_list(value) or len(value) != len(parts):
@@ -109,7 +109,7 @@ def _kind(value: object) -> str:
 
 
 def is_tensor(value: object) -> bool:
-    """Whether ``value`` may be the tensor of an input: it is no container and not None."""
+    """Whether ``value`` may be an input tensor: neither a container nor None."""
     return value is not None and hasattr(value, "__dlpack__")
 
 
@@ -126,7 +126,7 @@ def _is_mapping(value: object) -> TypeGuard[Mapping[object, object]]:
 
 
 def put_together(form: Form, results: Mapping[str, object]) -> Any:
-    """What ``form`` says, with ``results`` in their places."""
+    """The structure ``form`` filled with ``results``."""
     match form:
         case str():
             return results[form]
@@ -144,7 +144,8 @@ def put_together(form: Form, results: Mapping[str, object]) -> Any:
 
 
 def _class_of(form: ObjectForm) -> Any:
-    """The class of ``form``, if its module is there; else one of this name and these fields."""
+    """The class of ``form``, if its module is importable; else one with this name and these
+    fields."""
     module, _, name = form.kind.rpartition(":")
     found: Any = sys.modules.get(module)
     for step in name.split("."):

@@ -1,4 +1,4 @@
-"""What to tell the caller when sizes do not meet a constraint, or an index its bound."""
+"""Error messages for violated size constraints and indices out of bounds."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _TURNED: Mapping[Comparison, Comparison] = MappingProxyType(
 
 
 def run_failure(manifest: Manifest, status: int, index: int, sizes: Mapping[str, int]) -> RunError:
-    """Why a call with these ``sizes`` ended with a ``status`` of its entry point's, and this
-    ``index`` if one did."""
+    """The error of a call with these ``sizes`` that ended with the entry point's ``status``, and
+    the failing ``index``, if any."""
     checks, indices = manifest.checks, manifest.indices
     if 0 < status - len(checks) <= len(indices):
         bound = indices[status - len(checks) - 1]
@@ -43,7 +43,7 @@ def run_failure(manifest: Manifest, status: int, index: int, sizes: Mapping[str,
 
 
 def check_message(check: CheckSpec, sizes: Mapping[str, int]) -> str:
-    """Where, what, its value and its bound, where ``sizes`` break ``check``."""
+    """Location, subject, value and bound of a ``check`` that ``sizes`` violate."""
     condition = check.condition
     left, comparison, right = condition.left, condition.comparison, condition.right
     if isinstance(left, int):
@@ -70,7 +70,7 @@ def check_message(check: CheckSpec, sizes: Mapping[str, int]) -> str:
 
 
 def _one_of(e: Index) -> tuple[str, Index] | None:
-    """A name and an extent, if ``e`` is 0 where the name is 1 or that: it is broadcast."""
+    """A name and an extent, if ``e`` is 0 where the name is 1 or that extent: a broadcast check."""
     for name in sorted(symbols(e)):
         other = without(e, name)
         if e == (Sym(name) - 1) * (Sym(name) - other):
@@ -79,7 +79,7 @@ def _one_of(e: Index) -> tuple[str, Index] | None:
 
 
 def _others(extent: Index, name: str) -> Index:
-    """What ``name`` is broadcast against, if ``extent`` is what comes of it and others."""
+    """The extents that ``name`` is broadcast with, if ``extent`` is the result of broadcasting."""
     parts = [part for part in broadcast_parts(extent) or () if part != Sym(name)]
     return maximum(*parts) if parts else extent
 
@@ -96,7 +96,8 @@ def _value(e: Index, sizes: Mapping[str, int]) -> str:
 
 
 def _shown(e: Index) -> str:
-    """With the names that the model has; some end in a dot here, to be apart from code's own."""
+    """With the model's names; some have a trailing dot here, to distinguish them from internal
+    ones."""
     return str(substitute(e, {name: Sym(_name(name)) for name in symbols(e)}))
 
 

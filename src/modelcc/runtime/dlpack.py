@@ -1,6 +1,6 @@
-"""Tensors as DLPack passes them between libraries, for memory that NumPy cannot look into.
+"""Tensor exchange by DLPack, for memory that NumPy cannot access.
 
-Structures and capsules are those of DLPack 0.x, which newer consumers and producers understand
+Structures and capsules are those of DLPack 0.x, which newer consumers and producers support
 (https://dmlc.github.io/dlpack/latest/python_spec.html).
 """
 
@@ -19,10 +19,10 @@ CPU, CUDA, ROCM, CUDA_MANAGED = 1, 2, 10, 13
 """Kinds of devices."""
 
 LEGACY_STREAM = 1
-"""CUDA's stream that others are in order with, as DLPack and CUDA's array interface number them."""
+"""CUDA's legacy default stream, as DLPack and the CUDA array interface number it."""
 
 ROCM_STREAM = 0
-"""ROCm's, as DLPack numbers it."""
+"""ROCm's default stream, as DLPack numbers it."""
 
 _NAME = b"dltensor"
 
@@ -36,13 +36,13 @@ _CODES: Mapping[str, int] = MappingProxyType(
         "float8_e5m2fnuz": 13,
     }
 )
-"""Kinds of element types that the letter of NumPy's does not tell."""
+"""DLPack type codes that NumPy's kind letters do not determine."""
 
 _KINDS: Mapping[str, int] = MappingProxyType({"i": 0, "u": 1, "f": 2, "c": 5})
 
 
 class _DltensorFields(ctypes.Structure):
-    """``DLTensor``, with its device and element type in place."""
+    """``DLTensor``, with its device and element type inlined."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -70,7 +70,7 @@ class _DlManagedFields(ctypes.Structure):
 
 @dataclass(frozen=True)
 class DlpackTensor:
-    """What a capsule holds; ``kind`` is its element type's, in DLPack's numbers."""
+    """The tensor of a capsule; ``kind`` is its element type in DLPack's codes."""
 
     address: int
     device: tuple[int, int]
@@ -80,7 +80,7 @@ class DlpackTensor:
 
 
 def dlpack_kind(dtype: NumpyType) -> tuple[int, int, int]:
-    """Code, bits and lanes of an element type; BufferError if DLPack has none like it."""
+    """Code, bits and lanes of an element type; BufferError if DLPack has no equivalent."""
     code = _CODES.get(dtype.name, _KINDS.get(dtype.kind))
     if code is None:
         raise BufferError(f"DLPack has no elements of {dtype}")
@@ -88,7 +88,8 @@ def dlpack_kind(dtype: NumpyType) -> tuple[int, int, int]:
 
 
 def read_capsule(capsule: object) -> DlpackTensor:
-    """What ``capsule`` holds, which stays its owner; ValueError if it is none, or used up."""
+    """The tensor of ``capsule``, which remains its owner; ValueError if it is not one, or
+    consumed."""
     managed = _DlManagedFields.from_address(_pointer(capsule, _NAME))
     tensor = managed.tensor
     shape = tuple(tensor.shape[: tensor.ndim])
@@ -103,15 +104,15 @@ def read_capsule(capsule: object) -> DlpackTensor:
 
 
 class NumpyExporter:
-    """An exporter for NumPy, which knows no bfloat16 and no floats of 8 bits: where its elements
-    are ``dtype``, NumPy gets integers as wide, and ``as_integers`` says so."""
+    """An exporter for NumPy, which lacks bfloat16 and 8-bit floats: for such a ``dtype`` NumPy gets
+    integers of the same width, and ``as_integers`` is set."""
 
     def __init__(self, exporter: Any, dtype: NumpyType) -> None:
         self._exporter, self._kind = exporter, dlpack_kind(dtype)
         self.as_integers = False
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """The exporter's."""
+        """The exporter's device."""
         return self._exporter.__dlpack_device__()
 
     def __dlpack__(self, **_: object) -> object:
@@ -124,7 +125,7 @@ class NumpyExporter:
 
 
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether rows follow one another, by ``strides`` in elements."""
+    """Whether the layout is row-major contiguous, by ``strides`` in elements."""
     if 0 in shape:
         return True
     return all(n == 1 or strides[i] == prod(shape[i + 1 :]) for i, n in enumerate(shape))
@@ -133,8 +134,7 @@ def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 def make_capsule(
     address: int, device: tuple[int, int], dtype: NumpyType, shape: tuple[int, ...], owner: object
 ) -> object:
-    """A capsule with a tensor at ``address``, which keeps ``owner`` until nobody has it any
-    more."""
+    """A capsule with a tensor at ``address``, which keeps ``owner`` alive until its last use."""
     extents = (ctypes.c_int64 * max(1, len(shape)))(*shape)
     tensor = _DltensorFields(address, *device, len(shape), *dlpack_kind(dtype), extents, None, 0)
     held = _ExportedTensor(_DlManagedFields(tensor), extents, owner)
@@ -147,7 +147,7 @@ def make_capsule(
 
 @dataclass
 class _ExportedTensor:
-    """What lives as long as a tensor is used."""
+    """The objects kept alive while a tensor is in use."""
 
     managed: _DlManagedFields
     extents: Any
@@ -173,12 +173,12 @@ _pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 def _delete(managed: int) -> None:
-    """The consumer does not need the tensor any more."""
+    """Deleter called by the consumer."""
     _drop(_DlManagedFields.from_address(managed).manager_ctx)
 
 
 @ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 def _destroy(capsule: int) -> None:
-    """Nobody has taken the tensor of a capsule that goes; its object may not be referred to."""
+    """Destructor of an unconsumed capsule; it must not create references to the capsule."""
     if _is_valid(capsule, _NAME):
         _delete(_pointer_of(capsule, _NAME))

@@ -1,4 +1,4 @@
-"""What can go wrong between a compiled model and its caller."""
+"""Errors between a compiled model and its caller."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["InputError", "LoadError", "OutOfMemoryError", "RunError"]
 
 
 class InputError(Error, ValueError):
-    """An argument that does not fit the model: which one, expected and given, and a remedy."""
+    """An argument that does not fit the model: its name, expected and actual, and a remedy."""
 
     def __init__(self, where: str, expected: str, given: str, remedy: str) -> None:
         super().__init__(f"{where}: expected {expected}, got {given}; {remedy}")

@@ -1,7 +1,7 @@
-"""Whether whole texts match a regular expression, in time linear in their lengths.
+"""Full matching of strings against a regular expression, in time linear in their lengths.
 
-All ways to match are followed at once (Thompson, "Regular expression search algorithm", 1968), and
-where they lead is remembered, so that a character costs a look into a table mostly.
+All alternatives are simulated at once (Thompson, "Regular expression search algorithm", 1968), and
+the resulting states are cached as a DFA, so that a character usually costs one table lookup.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 Instruction = Sequence[str | int]
-"""``("one", s)`` goes on over a character of set ``s``, ``("where", c)`` if condition ``c`` holds
-here; ``("fork", d, …)`` goes on at each of these distances.  Beyond the last one, all is matched.
-"""
+"""``("one", s)`` consumes a character of set ``s``, ``("where", c)`` continues if condition ``c``
+holds here; ``("fork", d, …)`` continues at each of these relative offsets.  The end of the program
+is a match."""
 
 EDGE, NEWLINE, WORD, OTHER = range(4)
-"""What may stand beside a place: nothing, or a character of one of these kinds."""
+"""What may be adjacent to a position: the edge, or a character of one of these kinds."""
 
 CONDITIONS: Mapping[str, Callable[[int, int], bool]] = MappingProxyType(
     {
@@ -31,15 +31,15 @@ CONDITIONS: Mapping[str, Callable[[int, int], bool]] = MappingProxyType(
 )
 
 MOST_PLACES = 1_000_000
-"""How many are remembered: some 100 MB."""
+"""Maximum number of cached states: some 100 MB."""
 
 
 @dataclass(frozen=True)
 class Automaton:
-    """What is to be matched.
+    """The compiled regular expression.
 
-    Characters from ``bounds[i]`` on, up to the next bound, belong to class ``classes[i]``; a set is
-    a number of classes, and all of a class are of one of ``kinds``.
+    Characters from ``bounds[i]`` up to the next bound belong to class ``classes[i]``; a set
+    consists of classes, and all characters of a class are of one of ``kinds``.
     """
 
     program: Sequence[Instruction]
@@ -51,7 +51,7 @@ class Automaton:
 
 @dataclass(eq=False)
 class _State:
-    """Places in the program before a character, what stands before it, and what comes after."""
+    """Program positions before a character, the preceding character's kind, and transitions."""
 
     places: frozenset[int]
     before: int
@@ -60,7 +60,7 @@ class _State:
 
 
 class Matcher:
-    """Matches texts, and remembers up to ``most`` places; for one thread."""
+    """Matches strings, caching up to ``most`` states; not thread-safe."""
 
     def __init__(self, machine: Automaton, most: int = MOST_PLACES) -> None:
         self._machine = machine
@@ -105,7 +105,8 @@ class Matcher:
         return found
 
     def _reached(self, state: _State, after: int) -> frozenset[int]:
-        """Places that take a character, or the end, from ``state`` without taking one."""
+        """Program positions that consume a character, or match, reachable from ``state`` without
+        consuming one (epsilon closure)."""
         if after not in state.reached:
             found = self._closure(state.places, state.before, after)
             self._size += len(found)

@@ -1,4 +1,4 @@
-"""What a running model asks for: memory whose size depends on data."""
+"""Callbacks of a running model: allocation of memory whose size depends on data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Table(ctypes.Structure):
 
 
 class Host:
-    """Gives memory to one running call, 64-aligned; ``address`` is what the code is passed."""
+    """Allocates memory for one running call, 64-aligned; ``address`` is passed to the code."""
 
     def __init__(self, count: int) -> None:
         self._blocks: list[tuple[Block, int] | None] = [None] * count
@@ -44,7 +44,7 @@ class Host:
         return address + start
 
     def take(self, which: int, dtype: NumpyType, shape: Sequence[int]) -> Array:
-        """Memory given during the last call, as an array."""
+        """Memory allocated during the last call, as an array."""
         given = self._blocks[which]
         if given is None:
             raise RuntimeError(f"the model has not asked for its memory {which}")
@@ -52,7 +52,7 @@ class Host:
         return np.ndarray(shape, dtype, block, start)
 
     def clear(self) -> None:
-        """Forget what was given; OutOfMemoryError if something could not be given."""
+        """Releases all allocations; OutOfMemoryError if one has failed."""
         self._blocks = [None] * len(self._blocks)
         failed, self._failed = self._failed, None
         if failed is not None:

@@ -1,4 +1,4 @@
-"""What the runtime does before compiled code runs: on texts, dicts, and encoded images."""
+"""Runtime steps before compiled code: on strings, dicts, and encoded images."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from modelcc.runtime.text_functions import TEXT_FUNCTIONS
 Settings = Mapping[str, Any]
 
 Function = Callable[[Sequence[object], Settings], tuple[Array, ...]]
-"""Operands and settings to results; ValueError for operands that it cannot work on."""
+"""Operands and settings to results; ValueError for invalid operands."""
 
 _PILLOW = "PIL.Image"
-"""An optional dependency; imported when an image comes."""
+"""An optional dependency; imported when an image is decoded."""
 
 
 def vectorize_map(operands: Sequence[object], settings: Settings) -> tuple[Array]:
-    """The values of the keys of the settings, [1, keys]; 0 (an empty text) for those not there."""
+    """The values of the keys in the settings, [1, keys]; 0 (an empty string) for missing ones."""
     given, dtype = _dict(operands[0]), settings["dtype"]
     return (_row([given.get(key, _nothing(dtype)) for key in settings["keys"]], dtype),)
 
@@ -33,7 +33,7 @@ def vectorize_map(operands: Sequence[object], settings: Settings) -> tuple[Array
 def cast_map(operands: Sequence[object], settings: Settings) -> tuple[Array]:
     """The values, in the order of their keys, as ``dtype``, [1, values].
 
-    With a ``length`` the keys are positions, up to there; what is not given is 0.
+    With a ``length`` the keys are indices below it; missing values are 0.
     """
     given, dtype = _dict(operands[0]), settings["dtype"]
     places = sorted(given) if settings["length"] < 0 else range(settings["length"])
@@ -62,7 +62,7 @@ def _row(values: Sequence[Any], dtype: str) -> Array:
 def decode_image(operands: Sequence[object], settings: Settings) -> tuple[Array]:
     """The u8[height, width, channels] of an encoded image; empty if it cannot be decoded.
 
-    ValueError if the operand is no vector of bytes; RunError if Pillow is missing.
+    ValueError if the operand is not a vector of bytes; RunError if Pillow is missing.
     """
     stream = np.asarray(operands[0])
     if stream.dtype != np.uint8 or stream.ndim != 1:
@@ -72,7 +72,7 @@ def decode_image(operands: Sequence[object], settings: Settings) -> tuple[Array]
     try:
         with pillow.open(io.BytesIO(stream.tobytes())) as image:
             pixels: Array = np.array(image.convert("L" if gray else "RGB"))
-    except (OSError, SyntaxError):  # what Pillow raises for broken files; empty by the standard
+    except (OSError, SyntaxError):  # raised by Pillow for broken files; empty by the standard
         return (np.empty((0, 0, 1 if gray else 3), np.uint8),)
     if gray:
         return (pixels[:, :, None],)
@@ -99,7 +99,7 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType(
 
 
 def performed(step: HostStep, known: Mapping[str, object]) -> dict[str, Array]:
-    """The results of ``step`` by name; InputError for an input that it cannot work on."""
+    """The results of ``step`` by name; InputError for an invalid input."""
     operands = [known[name] for name in step.inputs]
     try:
         results = FUNCTIONS[step.function](operands, cast("Settings", step.settings))

@@ -1,4 +1,4 @@
-"""Load object files into this process and call what they define."""
+"""Loads object files into this process and calls their functions."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from modelcc.runtime.linking.symbols import ALLOWED, ObjectNames, needed
 from modelcc.runtime.machine import architecture
 
 _LIBRARIES = (None, "libm.so.6")
-"""Where names of the system are looked up: this process, then what Python itself need not use."""
+"""Libraries searched for system names: this process, then those that Python itself need not use."""
 
 _LLVM = "modelcc.runtime.linking.llvm_linker"
 """Links where :mod:`modelcc.runtime.linking.linker` cannot; imported on demand, for its size."""
 
 
 class NativeCode:
-    """Machine code in this process, which stays there as long as this object lives.
+    """Machine code in this process, loaded as long as this object lives.
 
-    ``calls`` are those on the memory of a device, if others can use that.
+    ``calls`` are those on device memory, if supported.
     """
 
     def __init__(self, owner: object, addresses: Mapping[str, int]) -> None:
@@ -41,18 +41,19 @@ class NativeCode:
         self._addresses = dict(addresses)
 
     def take_failure(self) -> BaseException | None:
-        """What has ended this thread's last run, if that handed its work to a device; once."""
+        """The exception that ended this thread's last run on a device, if any; cleared by the
+        call."""
         return None
 
     def limit(self, seconds: float | None) -> None:
-        """Give up runs after so many seconds (None: none); InputError if that is not possible."""
+        """Time limit of runs in seconds (None: none); InputError if not supported."""
         if seconds is not None:
             raise InputError("limit", "a device that can be left at work", "code of another kind",
                              "leave the limit out")  # fmt: skip
 
     def keep(self, inputs: Mapping[str, Array]) -> DeviceStates | None:
-        """What becomes of ``inputs`` that are always these arrays, which calls change; None: they
-        are what they should be at any time."""
+        """Device copies of ``inputs`` that are always these arrays, which calls mutate; None: the
+        arrays are always current."""
         del inputs
         return None
 
@@ -62,7 +63,7 @@ class NativeCode:
         return tuple(sorted(self._addresses))
 
     def address(self, name: str) -> int:
-        """Where the function or variable `name` lies in memory."""
+        """Address of the function or variable `name`."""
         if name not in self._addresses:
             known = ", ".join(self.names) or "nothing"
             raise LoadError(f"the compiled code does not define '{name}'; it defines {known}")
@@ -74,13 +75,12 @@ def load_objects(
     symbols: Mapping[str, int] = MappingProxyType({}),
     lookup: Callable[[str], int] = lambda name: 0,
 ) -> NativeCode:
-    """Link `objects` (ELF, or Mach-O on macOS) with each other and with this process, and load
+    """Links `objects` (ELF, or Mach-O on macOS) with each other and with this process, and loads
     them.
 
-    What the objects do not define comes from `symbols` (name to address) first, then from `lookup`
-    (0: unknown), then from the system's C library if it is one of `symbols.ALLOWED`. Raises
-    LoadError when a name is missing or defined twice, or an object is damaged or made for another
-    processor.
+    Undefined names are resolved from `symbols` (name to address) first, then from `lookup` (0:
+    unknown), then from the system's C library if it is one of `symbols.ALLOWED`. Raises LoadError
+    when a name is missing or defined twice, or an object is damaged or for another processor.
     """
     files = [_read(number, data) for number, data in enumerate(objects)]
     defined = [name for file in files for name in file.defined]
@@ -102,7 +102,7 @@ def _linked(files: Sequence[ObjectFile], external: Mapping[str, int]) -> Linked:
 
 
 def load_llvm(text: str, exports: Sequence[str]) -> NativeCode:
-    """Compile LLVM text as it is, without optimising it, and load it; for small fixed pieces.
+    """Compiles LLVM text without optimisation, and loads it; for small fixed pieces.
 
     `exports` are the names to look up. Raises LoadError.
     """
@@ -138,7 +138,7 @@ def _refuse_duplicates(defined: Sequence[str]) -> None:
 def _external(
     files: Sequence[ObjectNames], given: Mapping[str, int], lookup: Callable[[str], int]
 ) -> dict[str, int]:
-    """Addresses of what `files` need and do not define themselves."""
+    """Addresses of the undefined names of `files`."""
     found = {
         name: given.get(name) or lookup(name) or _address_in_system(name) for name in needed(files)
     }

@@ -1,4 +1,4 @@
-"""Whether this machine can run code that was compiled for another."""
+"""Whether this machine can run code compiled for another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from modelcc.runtime.errors import LoadError
 
 _CPU_INFO = Path("/proc/cpuinfo")
 _LLVM = "llvmlite.binding"
-"""Names the features of this processor; imported when Linux does not, for its size."""
+"""Detects the features of this processor; imported if Linux does not report them, for its size."""
 
 _LLVM_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -26,16 +26,16 @@ _LLVM_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "sha_ni": ("sha",), "sse4_1": ("sse4.1",), "sse4_2": ("sse4.2", "crc32"),
     }
 )  # fmt: skip
-"""Flags of Linux for x86-64 whose names in LLVM differ by more than an underscore."""
+"""Linux's x86-64 flags whose LLVM names differ by more than an underscore."""
 
 
 def architecture() -> str:
-    """This machine's, as LLVM calls it: macOS has another name for Arm's."""
+    """This machine's architecture in LLVM's terms: macOS has another name for Arm's."""
     return {"arm64": "aarch64"}.get(platform.machine(), platform.machine())
 
 
 def check_machine(spec: MachineSpec) -> None:
-    """Raise LoadError, saying what is missing, if code for ``spec`` cannot run here."""
+    """Raises LoadError, listing missing features, if code for ``spec`` cannot run here."""
     if sys.platform == "darwin":
         raise LoadError(
             "code for processors runs on Linux, and this is macOS; compile the model for metal"
@@ -63,7 +63,7 @@ def check_machine(spec: MachineSpec) -> None:
 
 
 def _ask_llvm(spec: MachineSpec, needed: list[str]) -> None:
-    """Raise LoadError if LLVM does not find all of ``needed`` here."""
+    """Raises LoadError if LLVM does not detect all of ``needed`` here."""
     code = f"the model was compiled for {spec.cpu or 'another processor'}"
     try:
         llvm = import_module(_LLVM)
@@ -83,8 +83,8 @@ def _ask_llvm(spec: MachineSpec, needed: list[str]) -> None:
 
 
 def linux_features() -> frozenset[str]:
-    """LLVM's names of the features that Linux says this x86-64 processor has, and this process may
-    use; none elsewhere."""
+    """LLVM's names of the features that Linux reports for this x86-64 processor and this process
+    may use; none elsewhere."""
     flags = next((line for line in _cpu_info() if line.startswith("flags")), "")
     found = flags.partition(":")[2].split()
     if "amx_tile" in found and not tiles_permitted():
@@ -98,7 +98,7 @@ def linux_features() -> frozenset[str]:
 
 @cache
 def tiles_permitted() -> bool:
-    """Whether this process may use the tiles of AMX, which Linux has to be asked for once."""
+    """Whether this process may use AMX tiles, which it must request from Linux once."""
     if platform.machine() != "x86_64" or sys.platform != "linux":
         return False
     arch_prctl, request, tile_data = 158, 0x1023, 18  # arch/x86/include/uapi/asm/prctl.h
@@ -113,8 +113,8 @@ def _cpu_info() -> Iterator[str]:
 
 
 def machine_identity() -> str:
-    """Equal on machines whose processors have the same features, and processes that may use the
-    same; empty if Linux does not tell."""
+    """Equal on machines whose processors have the same features, and for processes that may use the
+    same; empty if Linux does not report them."""
     names = ("vendor_id", "cpu family", "model", "flags", "Features")
     features = {line for line in _cpu_info() if line.partition(":")[0].strip() in names}
     text = "\n".join(sorted(features))

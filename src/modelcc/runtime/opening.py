@@ -1,4 +1,4 @@
-"""Compiled models as sessions, of the kind that their interface wants."""
+"""Compiled models as sessions, of the kind that their interface requires."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from modelcc.runtime.values import ValueSession
 def load(path: AnyPath, threads: int | None = None, verify: bool = False) -> Session:
     """The compiled model in the file ``path``, ready to run on ``threads`` threads (None: all).
 
-    Sessions of as many threads share them.  ``verify`` checks that no weight has changed on disk.
+    Sessions with the same number of threads share a pool.  ``verify`` checks the weights' digests.
     """
     count = available_cores() if threads is None else threads
     return session_of(read_artifact(path, verify), count)
 
 
 def session_of(artifact: Artifact, threads: int = 1, index: int | None = None) -> Session:
-    """A session for ``artifact``, on ``threads`` threads, or on the device of number ``index``
-    (None: the one it is compiled for); LoadError if it is not for this machine.
+    """A session for ``artifact``, on ``threads`` threads, or on device ``index`` (None: the one it
+    is compiled for); LoadError if it is not for this machine.
 
-    One whose arguments are all numeric tensors takes the short way.
+    A model whose arguments are all numeric tensors gets the faster kind.
     """
     code = DeviceCode(artifact, index=index) if is_for_device(artifact) else None
     interface = artifact.manifest.interface

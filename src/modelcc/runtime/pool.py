@@ -1,7 +1,7 @@
 """The thread pool that compiled programs run on, from Python.
 
-The pool itself is pool.c.  The package has the LLVM text made of it, too (``make pool``), which is
-compiled when it is first wanted: users' machines have no C compiler.
+The pool itself is pool.c.  The package includes its LLVM text, too (``make pool``), which is
+compiled on first use: users' machines have no C compiler.
 """
 
 import ctypes
@@ -29,11 +29,11 @@ _EXPORTS = ("mcc_pool_create", "mcc_pool_destroy", "mcc_parallel_for")
 
 
 class PoolError(Error):
-    """A thread pool that cannot be made or used, and why."""
+    """A thread pool that cannot be created or used, and why."""
 
 
 def pool_llvm(architecture: str) -> str:
-    """LLVM text of the thread pool for Linux on `architecture` (of ARCHITECTURES)."""
+    """LLVM text of the thread pool for Linux on `architecture` (one of ARCHITECTURES)."""
     if architecture not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
         raise PoolError(f"there is no thread pool for '{architecture}' yet, only for {known}")
@@ -50,7 +50,7 @@ def pool_c() -> str:
 
 
 def available_cores() -> int:
-    """How many cores this process may use."""
+    """Number of cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -66,7 +66,7 @@ class ThreadPool:
     """
 
     def __init__(self, threads: int, code: NativeCode | None = None) -> None:
-        """Start `threads - 1` threads. Raises PoolError if the system refuses them.
+        """Starts `threads - 1` threads.  Raises PoolError if the system refuses them.
 
         `code` defines the pool's functions (default: `native_pool`).
         """
@@ -92,13 +92,13 @@ class ThreadPool:
         self.close()
 
     def close(self) -> None:
-        """Wait for a loop that still runs, then end the threads. May be called again."""
+        """Waits for a running loop, then ends the threads. Idempotent."""
         self._finalizer()
 
     def run(self, body: int, context: int, extent: int, grain: int = 1) -> None:
-        """Call the native function at address `body` on pieces of range(extent).
+        """Calls the native function at address `body` on chunks of range(extent).
 
-        Its signature is mcc_body of pool.h; pieces meet at multiples of `grain`.
+        Its signature is mcc_body of pool.h; chunk bounds are multiples of `grain`.
         """
         if not self._finalizer.alive:
             raise PoolError("the thread pool is closed")
@@ -107,10 +107,10 @@ class ThreadPool:
     def parallel_for(
         self, body: Callable[[int, int, int], None], extent: int, grain: int = 1
     ) -> None:
-        """Call `body(begin, end, thread)` on pieces of range(extent); for tests and glue code.
+        """Calls `body(begin, end, thread)` on chunks of range(extent); for tests and glue code.
 
-        An exception in `body` is raised here, after all pieces have ended; of several, the one
-        of the lowest thread.
+        An exception in `body` is re-raised here after all chunks have ended; of several, that of
+        the lowest thread.
         """
         failures: dict[int, BaseException] = {}
 
@@ -127,9 +127,10 @@ class ThreadPool:
 
 
 def shared_pool(threads: int, code: NativeCode | None = None, identity: bytes = b"") -> ThreadPool:
-    """The process's pool of this many threads, made by the functions of `code`.
+    """The process's pool with this many threads, created by the functions of `code`.
 
-    What has the same `identity` (the pool's object file) has pools of one layout, and shares them.
+    Code with the same `identity` (the pool's object file) has the same pool layout, and shares
+    pools.
     """
     pools = _shared_pools()
     if (threads, identity) not in pools:
@@ -139,7 +140,7 @@ def shared_pool(threads: int, code: NativeCode | None = None, identity: bytes = 
 
 @cache
 def _shared_pools() -> dict[tuple[int, bytes], ThreadPool]:
-    """Pools by threads and identity; like their threads, for the process."""
+    """Pools by threads and identity; like their threads, they live as long as the process."""
     return {}
 
 
@@ -147,7 +148,7 @@ def _shared_pools() -> dict[tuple[int, bytes], ThreadPool]:
 def native_pool() -> NativeCode:
     """The compiled pool: mcc_pool_create, mcc_pool_destroy and mcc_parallel_for.
 
-    One for the process, which never goes away: threads run in it.
+    One per process, never unloaded: threads run in it.
     """
     if platform.system() != "Linux":
         raise PoolError(f"the thread pool runs on Linux, not on {platform.system()}")

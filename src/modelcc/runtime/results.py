@@ -1,4 +1,4 @@
-"""Memory of large results, used again once the caller has let go of them.
+"""Memory of large results, recycled once the caller has released them.
 
 Fresh pages cost the system about as much as a small model spends on filling them.
 """
@@ -16,33 +16,33 @@ from modelcc.runtime.arguments import address_of
 from modelcc.runtime.errors import OutOfMemoryError
 
 LARGE = 16 << 10
-"""Bytes of a result from which alignment and keeping its memory are worth it."""
+"""Size in bytes from which alignment and recycling of a result pay off."""
 _KEPT = 2  # blocks of an output: the caller often holds one result while the next is computed
 ALIGNMENT = 64
-"""Bytes."""
+"""Alignment in bytes."""
 
 Block = NDArray[np.uint8]
 
 
 class ResultMemory:
-    """Arrays for one output of a model, one after the other."""
+    """Successive arrays for one output of a model."""
 
     def __init__(self) -> None:
         self._blocks: list[Block] = []
 
     def array(self, shape: tuple[int, ...], dtype: NumpyType, size: int) -> Array:
-        """An array that nobody else has, of ``size`` bytes from a multiple of 64."""
+        """An exclusively owned array, of ``size`` bytes with 64-byte alignment."""
         block = self.block(size)
         return np.ndarray(shape, dtype, block, -address_of(block) % ALIGNMENT)
 
     def block(self, size: int) -> Block:
-        """``size`` bytes from a multiple of 64 on, or a few more, that nobody else has.
+        """At least ``size`` bytes with 64-byte alignment, exclusively owned.
 
         OutOfMemoryError if the system does not have them.
         """
         size += ALIGNMENT
         blocks = self._blocks
-        for position in range(len(blocks)):  # a variable for the block would be a holder
+        for position in range(len(blocks)):  # a variable for the block would hold a reference
             fits = size <= blocks[position].size <= 2 * size
             if fits and _holders(blocks, position) == _ALONE:
                 return blocks[position]
@@ -52,7 +52,7 @@ class ResultMemory:
 
 
 def _fresh(size: int) -> Block:
-    """More than asked for where there is memory for that: sequences grow call by call."""
+    """Larger than requested if memory permits: sequences grow call by call."""
     for spare in (size // 4, 0):
         try:
             return np.empty(size + spare, np.uint8)

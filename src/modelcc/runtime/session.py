@@ -40,7 +40,7 @@ from modelcc.runtime.slot import ENTRY, Entry, LoadedCode, Slot
 
 _PARALLEL_FOR = "mcc_parallel_for"
 _POOL_CREATE = b"mcc_pool_create"
-_SIGNATURES = 1024  # shapes to remember; a growing sequence would fill memory otherwise
+_SIGNATURES = 1024  # cached shapes; a growing sequence would otherwise fill memory
 
 Outs = Array | Sequence[Array] | Mapping[str, Array] | Literal["device"]
 
@@ -58,10 +58,10 @@ class Session:
     def __init__(
         self, artifact: Artifact, threads: int = 1, code: NativeCode | None = None
     ) -> None:
-        """Load ``artifact``, to run on ``threads`` threads; with one, in the calling thread.
+        """Loads ``artifact``, to run on ``threads`` threads; with one, in the calling thread.
 
-        ``code`` takes the place of its own: an entry point that hands the call to an emulator or
-        a device.  Raises LoadError if the artifact's code is wanted and not for this machine.
+        ``code`` replaces its own: an entry point that forwards the call to an emulator or a device.
+        Raises LoadError if the artifact's code is used and not for this machine.
         """
         self.manifest: Manifest = artifact.manifest
         if code is None:
@@ -119,7 +119,7 @@ class Session:
     def profile(
         self, feeds: Mapping[str, object], steps: int, runs: int = 20
     ) -> NDArray[np.float64]:
-        """Seconds that each of the program's ``steps`` took, of shape (runs, steps).
+        """Seconds of each of the program's ``steps``, of shape (runs, steps).
 
         Calls must not overlap.  RunError if the model was compiled without a profiled entry.
         """
@@ -129,36 +129,37 @@ class Session:
         slot = Slot(replace(self._model, entry=self._entry(f"{entry}.profile")))
         arguments = ordered(self.manifest, (), feeds)
         found: list[NDArray[np.float64]] = []
-        for _ in range(runs + 1):  # the first warms up
+        for _ in range(runs + 1):  # the first is a warm-up
             self._run_any(slot, arguments, None)
             found.append(np.diff(self._step_times(f"{entry}.times", steps)))
         return np.array(found[1:])
 
     def limit(self, seconds: float | None) -> None:
-        """Calls that take longer than so many seconds end with TookTooLongError (None: none does);
-        InputError if what runs the model cannot be left alone."""
+        """Calls longer than ``seconds`` end with TookTooLongError (None: no limit); InputError
+        if the execution cannot be abandoned."""
         self._code.limit(seconds)
 
     def overlap(self, on: bool) -> None:
-        """Whether kernels of a device that can do so begin before the one before has ended, in what
-        is recorded from now on."""
+        """Whether kernels may start before their predecessor has ended, on devices that support it,
+        in subsequent recordings."""
         if self._code.calls is not None:
             self._code.calls.overlap(on)
 
     def signature(self, shapes: tuple[tuple[int, ...], ...]) -> Signature:
-        """What :meth:`run_at` needs for inputs of these ``shapes``; InputError if none fit."""
+        """The argument of :meth:`run_at` for inputs of these ``shapes``; InputError if they do not
+        fit."""
         return self._signature(shapes)
 
     def run_at(
         self, signature: Signature, inputs: list[int], outputs: list[int], arena: Memory
     ) -> None:
-        """Run on memory at these addresses, in the order of inputs and outputs, and in an ``arena``
-        of the signature's size that nobody else uses meanwhile.
+        """Runs on memory at these addresses, in the order of inputs and outputs, and in an
+        ``arena`` of the signature's size that is not used otherwise meanwhile.
 
-        For callers that know their arrays to be of the signature's shapes, row-major, aligned to
-        an element and apart from each other, but that the output of a state is where its input is;
-        an input without elements, or one that only tells a size, may be anywhere.  The shape of no
-        output may depend on data.
+        For callers whose arrays are known to have the signature's shapes, to be row-major, aligned
+        to an element and disjoint, except that the output of a state is at its input's address; an
+        input without elements, or one that only defines a size, may be anywhere.  No output's shape
+        may depend on data.
         """
         try:
             slot = self._idle.pop()
@@ -174,17 +175,17 @@ class Session:
             raise failure
 
     def placed(self, signature: Signature, there: AbstractSet[End]) -> BoundCall:
-        """What :meth:`run_bound` needs for calls of ``signature`` with the ends ``there``, inputs
-        and outputs by their numbers, in a GPU's memory; InputError if the model runs on none."""
+        """The argument of :meth:`run_bound` for calls of ``signature`` with the inputs and outputs
+        ``there``, by number, in GPU memory; InputError if the model does not run on a GPU."""
         return self._gpu_calls("an address").placed(signature, there)
 
     def run_bound(
         self, call: BoundCall, inputs: Sequence[int], outputs: Sequence[int], stream: int
     ) -> None:
-        """As :meth:`run_at`, where ``call`` says which addresses are in the GPU's memory.
+        """As :meth:`run_at`, where ``call`` says which addresses are in GPU memory.
 
-        The call comes after what ``stream`` has been asked for, and before what that is asked for
-        next.  It may return before the GPU is done; a later call then raises what went wrong.
+        The call is ordered after previous work of ``stream``, and before its subsequent work.  It
+        may return before the GPU is done; a later call then raises the error.
         """
         calls = self._gpu_calls("an address")
         try:
@@ -214,17 +215,17 @@ class Session:
         return entry
 
     def _step_times(self, symbol: str, steps: int) -> NDArray[np.float64]:
-        """Seconds on the clock before each step and after the last."""
+        """Clock readings in seconds before each step and after the last."""
         values = (ctypes.c_int64 * (2 * (steps + 1))).from_address(self._code.address(symbol))
         stamps = np.array(values[:], np.float64).reshape(-1, 2)
         return (stamps[:, 0] - stamps[0, 0]) + stamps[:, 1] * 1e-9
 
     def arena_size(self, *shapes: tuple[int, ...]) -> int:
-        """Bytes of scratch memory that a call with inputs of these shapes takes."""
+        """Bytes of scratch memory of a call with inputs of these shapes."""
         return self._signature(shapes).arena
 
     def _at_once(self, arguments: tuple[object, ...]) -> list[Array] | None:
-        """The results, if a slot is ready for just these arguments."""
+        """The results, if a slot is prepared for exactly these arguments."""
         try:
             slot = self._idle.pop()
         except IndexError:
@@ -238,7 +239,7 @@ class Session:
         return results
 
     def _raise_failure(self) -> None:
-        """What a device has ended is not tried again."""
+        """Raises the failure of a run on a device, if any: it is not retried."""
         ended = self._code.take_failure()
         if ended is not None:
             raise ended
@@ -310,7 +311,7 @@ class Session:
         return found
 
     def _outs(self, out: Outs, signature: Signature) -> list[Array]:
-        """The arrays to write into: those given, new ones for outputs that are left out."""
+        """The arrays to write into: the given ones, new ones for omitted outputs."""
         given = _by_position(self.manifest, out)
         outs: list[Array] = []
         for position, (spec, shape) in enumerate(
@@ -365,7 +366,7 @@ def _linked(artifact: Artifact) -> NativeCode:
 
 
 def _pool(artifact: Artifact, code: NativeCode, threads: int) -> ThreadPool | None:
-    """Threads for code that has parallel loops; most artifacts of it bring their pool along."""
+    """Threads for code with parallel loops; most such artifacts include their pool."""
     parallel = [o for o in artifact.objects.values() if _PARALLEL_FOR.encode() in o]
     if threads == 1 or (threads > 1 and not parallel):
         return None
@@ -374,7 +375,7 @@ def _pool(artifact: Artifact, code: NativeCode, threads: int) -> ThreadPool | No
 
 
 def _pool_function(name: str) -> int:
-    """For code that has not brought its thread pool along."""
+    """For code that does not include its thread pool."""
     return native_pool().address(name) if name == _PARALLEL_FOR else 0
 
 

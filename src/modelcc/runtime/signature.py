@@ -1,4 +1,4 @@
-"""From the shapes of the inputs to everything else that depends on them."""
+"""Everything derived from the shapes of the inputs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Evaluator = Callable[[Mapping[str, int]], int]
 class Signature:
     """One set of input shapes: values of the dimensions, output shapes, bytes of the arena.
 
-    ``sizes`` has room for those that depend on data; ``outputs`` takes these to be 1 (some divide).
-    What would be negative is 0: the run ends before anything is written there.
+    ``sizes`` includes entries for data-dependent ones; ``outputs`` assumes 1 for these (some are
+    divisors).  Negative extents become 0: the run fails before writing there.
     """
 
     inputs: tuple[Shape, ...]
@@ -64,7 +64,7 @@ def bind_dimensions(manifest: Manifest, shapes: Sequence[Shape]) -> dict[str, in
     """The value of every named dimension, from the inputs' shapes.
 
     Plain names are bound first; then extents like ``seq + 1`` that have one unknown.  All
-    extents are then checked.  InputError says which input contradicts what.
+    extents are then checked.  InputError names contradicting inputs.
     """
     _check_ranks(manifest, shapes)
     values: dict[str, int] = {}
@@ -73,7 +73,7 @@ def bind_dimensions(manifest: Manifest, shapes: Sequence[Shape]) -> dict[str, in
         if isinstance(extent, Sym) and extent.name not in values:
             values[extent.name], origin[extent.name] = given, f"'{spec.name}' axis {axis}"
     known = -1
-    while known < len(values) < len(manifest.dims):  # each round may give what the next needs
+    while known < len(values) < len(manifest.dims):  # each round may bind what the next needs
         known = len(values)
         for spec, axis, extent, given in _extents(manifest, shapes):
             _solve(extent, given, f"'{spec.name}' axis {axis}", values, origin)
@@ -106,7 +106,7 @@ def _check_ranks(manifest: Manifest, shapes: Sequence[Shape]) -> None:
 def _solve(
     extent: Index, given: int, where: str, values: dict[str, int], origin: dict[str, str]
 ) -> None:
-    """Bind the one unknown of ``extent == given``, if there is one and it stands alone."""
+    """Binds the single unknown of ``extent == given``, if it occurs alone."""
     rest = substitute(extent, values)
     if not isinstance(rest, Expr) or len(rest.symbols) != 1:
         return
@@ -162,5 +162,5 @@ def _check_bounds(
 
 
 def size_names(manifest: Manifest) -> tuple[str, ...]:
-    """What the values of a signature's ``sizes`` are called."""
+    """Names of the values of a signature's ``sizes``."""
     return (*(dim.name for dim in manifest.dims), *manifest.sizes)

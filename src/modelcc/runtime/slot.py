@@ -1,4 +1,4 @@
-"""What one call of a compiled model needs for itself: address tables and an arena."""
+"""Per-call state of a compiled model: address tables and an arena."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from modelcc.runtime.signature import Signature, size_names
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32)
 """The C type of a compiled entry point, see :mod:`modelcc.artifact.manifest`.
 
-It declares no parameters: what :data:`pointer` makes of an address once is passed on as it is.
+It declares no parameters: the pointer that :data:`pointer` builds from an address once is passed
+unchanged.
 """
 
 pointer = ctypes.c_void_p.from_param
@@ -33,17 +34,17 @@ Entry = Callable[..., int]
 
 _number = ctypes.c_int64.from_address
 _HEAD = object.__basicsize__
-_Array, _empty = np.ndarray, np.empty  # small models feel each look-up in a module
+_Array, _empty = np.ndarray, np.empty  # module lookups are noticeable for small models
 
 _DYNAMIC, _ALIASED = -1, -2
-"""In place of the bytes of a result that the host is asked for, or that is where an input is."""
+"""Instead of the bytes of a result that the host allocates, or that aliases an input."""
 _NOTHING: Array = np.empty(0, np.uint8)
-"""In place of such a result before the call."""
+"""Placeholder for such a result before the call."""
 
 
 @dataclass(frozen=True)
 class LoadedCode:
-    """Loaded code: the entry point and the addresses that are the same for every call."""
+    """Loaded code: the entry point and the addresses common to all calls."""
 
     manifest: Manifest
     entry: Entry
@@ -61,10 +62,10 @@ _Ready = tuple[
 
 
 class Slot:
-    """Runs one call at a time.  Prepared for one signature; another one prepares it anew."""
+    """Runs one call at a time.  Prepared for one signature; another one requires preparation."""
 
     def __init__(self, model: LoadedCode, kept: Mapping[str, Array] | None = None) -> None:
-        """``kept`` are inputs that are always these arrays, which calls change."""
+        """``kept`` are inputs that are always these arrays, which calls mutate."""
         self._model = model
         self.kept = {} if kept is None else kept
         manifest = model.manifest
@@ -88,7 +89,7 @@ class Slot:
         self._ready: _Ready | None = None
 
     def prepare(self, signature: Signature, arena: Memory | None = None) -> None:
-        """Get ready for calls of ``signature``, in an ``arena`` of the caller's or in its own."""
+        """Prepares for calls of ``signature``, in the caller's ``arena`` or in its own."""
         if signature is self._signature and (arena or self._own) is self._arena:
             return
         model, manifest = self._model, self._model.manifest
@@ -131,11 +132,11 @@ class Slot:
         return _ALIASED if position in self._over else known
 
     def at_once(self, arguments: Sequence[object]) -> list[Array] | None:
-        """The results for arrays of the prepared signature, in a single pass over all that a call
-        touches: the weights have just driven it out of the caches.  Arguments and results are those
-        that are not kept.
+        """The results for arrays of the prepared signature, in a single pass over all memory that a
+        call touches: the weights have just evicted it from the caches.  Arguments and results are
+        those that are not kept.
 
-        None, for whatever reason, sends the caller the longer way, which knows the reason.
+        None, for whatever reason, makes the caller take the slow path, which reports the reason.
         """
         if self._ready is None:
             return None
@@ -167,30 +168,30 @@ class Slot:
         return None if self._run_hosted(self._host, results) else results
 
     def place(self, arrays: list[Array]) -> None:
-        """Put the addresses of input ``arrays``, which fit the signature, in place."""
+        """Stores the addresses of input ``arrays``, which fit the signature."""
         for position, array in enumerate(arrays):
             self._inputs[position] = address_of(array)
 
     @property
     def table(self) -> int:
-        """Where the addresses of inputs are, in each of its calls."""
+        """Address of the table of inputs, the same in each of its calls."""
         return ctypes.addressof(self._inputs)
 
     def place_at(self, addresses: Sequence[int]) -> None:
-        """Put the addresses of inputs, which fit the signature, in place."""
+        """Stores the addresses of inputs, which fit the signature."""
         self._inputs[: len(addresses)] = addresses
 
     def sizes(self) -> dict[str, int]:
-        """What the last call found for the sizes that depend on data, and its dimensions."""
+        """The last call's data-dependent sizes, and its dimensions."""
         return dict(zip(self._names, self._sizes.tolist(), strict=True))
 
     def index(self) -> int:
-        """The index that ended the last call, if one did."""
+        """The index that made the last call fail, if one did."""
         return _number(self._arena.address).value
 
     def run(self, arrays: list[Array]) -> tuple[int, list[Array]]:
-        """The entry point's status and the results for ``arrays`` that have been placed, in arrays
-        that nobody else has; what is kept is among them, changed."""
+        """The entry point's status and the results for ``arrays`` that have been placed, in
+        exclusively owned arrays; kept ones are among them, updated."""
         results = [
             self._updated(position, arrays) if given[2] == _ALIASED else _result(memory, *given)
             for position, (memory, given) in enumerate(
@@ -203,7 +204,7 @@ class Slot:
         return self._run_hosted(self._host, results), results
 
     def _updated(self, position: int, arguments: Sequence[Any]) -> Array:
-        """The result that is where an input is: that if it is kept, else a copy to work on."""
+        """The result that aliases an input: the input itself if kept, else a copy to work on."""
         taken = self._over[position]
         if self._model.manifest.inputs[taken].name not in self.kept:
             return self._copied(position, arguments)
@@ -218,13 +219,13 @@ class Slot:
 
     def run_at(self, inputs: list[int], outputs: list[int]) -> int:
         """The entry point's status, on memory at these addresses, which fit the signature.  An
-        output that is where an input is has no other address."""
+        output that aliases an input has no address of its own."""
         self._inputs[: len(inputs)] = inputs
         self._outputs[: len(outputs)] = outputs
         return self._call()
 
     def _run_hosted(self, host: Host, results: list[Array]) -> int:
-        """The status; ``results`` gets the arrays that were asked for."""
+        """The status; ``results`` receives the arrays allocated by the host."""
         try:
             status = self._call()
             if not status:
@@ -250,7 +251,7 @@ class Slot:
 
 
 def aliased_positions(manifest: Manifest) -> dict[int, int]:
-    """Outputs by number, with the numbers of the inputs whose places they take."""
+    """Outputs by number, with the numbers of the inputs that they alias."""
     inputs = {spec.name: position for position, spec in enumerate(manifest.inputs)}
     return {
         position: inputs[manifest.aliases[spec.name]]
@@ -266,7 +267,8 @@ def _result(memory: ResultMemory, shape: tuple[int, ...], dtype: NumpyType, size
 
 
 def _nbytes(shape: tuple[int, ...], dtype: NumpyType) -> int:
-    """Bytes of an array; OutOfMemoryError if there is none of that shape, even without elements."""
+    """Bytes of an array; OutOfMemoryError if no array of that shape can exist, even without
+    elements."""
     size, room = dtype.itemsize, dtype.itemsize
     for extent in shape:
         size *= extent

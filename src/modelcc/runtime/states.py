@@ -1,4 +1,4 @@
-"""What a model keeps from call to call."""
+"""State that a model keeps between calls."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from modelcc.runtime.loader import NativeCode
 
 
 class States:
-    """The states of a session, each in one place, where calls change it.
+    """The states of a session, each at a fixed address, where calls update it.
 
-    Calls hold the ``lock``: each begins with what the last one left.
+    Calls hold the ``lock``: each starts from the previous one's states.
     """
 
     def __init__(self, artifact: Artifact, code: NativeCode) -> None:
-        """As the model has them at first, for calls of ``code``."""
+        """In their initial values, for calls of ``code``."""
         states = artifact.manifest.states
         specs = {spec.name: spec for spec in artifact.manifest.inputs}
         self._specs = {name: specs[state.input] for name, state in states.items()}
         self._initial = {n: artifact.states[n] for n, state in states.items() if state.given}
         self._now = {name: _memory(spec) for name, spec in self._specs.items()}
         self.inputs = {state.input: self._now[name] for name, state in states.items()}
-        """Inputs of a call, by names of tensors, which it changes."""
+        """Inputs of a call, by tensor names, which it mutates."""
         self.lock = Lock()
         self._elsewhere = code.keep(self.inputs) if self._now else None
         for name, array in self._initial.items():
@@ -43,18 +43,18 @@ class States:
 
     @property
     def now(self) -> dict[str, Array]:
-        """Copies of them by name; these cannot be written to."""
+        """Read-only copies by name."""
         with self.lock:
             self.fetch(self.inputs)
             return {name: _read_only(array.copy()) for name, array in self._now.items()}
 
     def fetch(self, inputs: Iterable[str]) -> None:
-        """Have what is in the arrays of these inputs be what calls have left; with the lock."""
+        """Makes the arrays of these inputs current; requires the lock."""
         if self._elsewhere is not None:
             self._elsewhere.fetch(inputs)
 
     def reset(self, values: Mapping[str, object]) -> None:
-        """Set them to ``values``, those that are not among these to what they were at first."""
+        """Sets them to ``values``, and the others to their initial values."""
         unknown = [name for name in values if name not in self._now]
         if unknown:
             known = ", ".join(self._now) or "none"
@@ -68,7 +68,7 @@ class States:
 
 
 def _memory(spec: TensorSpec) -> Array:
-    """Zeros that begin where a vector may; their pages come when they are written to."""
+    """Zeros with vector alignment; their pages are committed on first write."""
     dtype, shape = np.dtype(spec.dtype.numpy), _shape(spec)
     block = np.zeros(prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
     return np.ndarray(shape, dtype, block, -address_of(block) % ALIGNMENT)

@@ -1,4 +1,4 @@
-"""Sessions of models that are called with containers of tensors, and give them."""
+"""Sessions of models whose arguments and results are containers of tensors."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from modelcc.runtime.values import ValueSession
 
 
 class StructuredSession(ValueSession):
-    """A session that is called as the model's form says, or with its tensors by their names.
+    """A session called with arguments of the model's form, or with its tensors by name.
 
-    Tensors alone, as many as the model has, are taken in order.  Calls give results in their form,
-    :meth:`run` by their names.
+    Tensors alone, as many as the model has, are taken in order.  Calls return results in their
+    form, :meth:`run` by name.
     """
 
     def __init__(
@@ -48,7 +48,8 @@ class StructuredSession(ValueSession):
         return put_together(self._form.result, dict(zip(self._made, results, strict=True)))
 
     def run(self, feeds: Mapping[str, object], out: NamedOuts | None = None) -> dict[str, Any]:
-        """Outputs by name, for parameters or tensors by name; else as :class:`ValueSession`."""
+        """Outputs by name, for parameters or tensors by name; otherwise as
+        :class:`ValueSession`."""
         if feeds.keys() <= self._names or not feeds.keys() <= self._form.parameters.keys():
             return super().run(feeds, out)
         try:
@@ -69,7 +70,8 @@ class StructuredSession(ValueSession):
         return tuple(known[name] for name in self._given)
 
     def _is_by_name(self, value: object) -> TypeGuard[dict[str, object]]:
-        """Whether a first argument is a dict of arguments by name, and not itself the first."""
+        """Whether a first argument is a dict of arguments by name, rather than the first argument
+        itself."""
         if not _is_dict(value) or not value:
             return False
         keys = value.keys()
@@ -77,7 +79,7 @@ class StructuredSession(ValueSession):
         return not own and keys <= {*self._given, *self._form.parameters}
 
     def _placed(self, error: InputError) -> InputError:
-        """``error``, which names tensors, with their places in the arguments."""
+        """``error``, which names tensors, with their paths in the arguments."""
         where, expected = error.where, error.expected
         for name, path in self._paths.items():
             where = where.replace(f"input '{name}'", path)

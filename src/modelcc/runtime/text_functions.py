@@ -1,4 +1,4 @@
-"""Work on texts, which compiled code cannot look into: done here, before it runs."""
+"""String processing, which compiled code cannot do: executed here, before it runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DIGITS = len(str(2**64))
 
 
 def _on_texts(function: Function) -> Callable[[Sequence[object], Settings], tuple[Array, ...]]:
-    """``function`` of operands that the caller gave; ValueError for one that is no text."""
+    """``function`` of the caller's operands; ValueError for one that is not a string."""
 
     def run(operands: Sequence[object], settings: Settings) -> tuple[Array, ...]:
         return function([as_texts(operand) for operand in operands], settings)
@@ -36,7 +36,7 @@ def _on_texts(function: Function) -> Callable[[Sequence[object], Settings], tupl
 
 
 def as_texts(value: object) -> Array:
-    """``value`` as an array of ``str``; ValueError if it is none."""
+    """``value`` as an array of ``str``; ValueError if it cannot be."""
     array = np.asarray(value)
     if array.dtype.kind not in "OUT":
         raise ValueError(f"it is of {array.dtype}; give an array of str")
@@ -51,19 +51,19 @@ def _objects(texts: Sequence[str], shape: Sequence[int]) -> Array:
 
 
 def literal(operands: Sequence[Array], settings: Settings) -> tuple[Array]:
-    """The texts of the settings."""
+    """The strings in the settings."""
     return (_objects(settings["texts"], settings["shape"]),)
 
 
 def concat(operands: Sequence[Array], settings: Settings) -> tuple[Array]:
-    """Texts of both operands, broadcast, one after the other."""
+    """Concatenation of both operands' strings, broadcast."""
     first, second = np.broadcast_arrays(*operands)
     pairs = zip(first.reshape(-1).tolist(), second.reshape(-1).tolist(), strict=True)
     return (_objects([a + b for a, b in pairs], first.shape),)
 
 
 def split(operands: Sequence[Array], settings: Settings) -> tuple[Array, Array]:
-    """Parts of each text along a new last axis, filled up with empty ones, and their numbers."""
+    """Parts of each string along a new last axis, padded with empty ones, and their numbers."""
     (x,), most = operands, settings["maxsplit"]
     parts = [text.split(settings["delimiter"] or None, most) for text in x.reshape(-1).tolist()]
     width = max(map(len, parts), default=0)
@@ -73,7 +73,7 @@ def split(operands: Sequence[Array], settings: Settings) -> tuple[Array, Array]:
 
 
 def normalize(operands: Sequence[Array], settings: Settings) -> tuple[Array]:
-    """Without stop words, in upper or lower case; one empty text if nothing is left."""
+    """Without stop words, in upper or lower case; one empty string if nothing is left."""
     (x,), words, case = operands, settings["stopwords"], settings["case"]
     exact = settings["is_case_sensitive"]
     stops = set(words) if exact else {word.lower() for word in words}
@@ -84,7 +84,7 @@ def normalize(operands: Sequence[Array], settings: Settings) -> tuple[Array]:
 
 
 def full_match(operands: Sequence[Array], settings: Settings) -> tuple[Array]:
-    """Whether all of each text matches a regular expression."""
+    """Whether each string as a whole matches a regular expression."""
     (x,) = operands
     matcher = Matcher(Automaton(**settings))
     found = [matcher.matches(text) for text in x.reshape(-1).tolist()]
@@ -92,9 +92,9 @@ def full_match(operands: Sequence[Array], settings: Settings) -> tuple[Array]:
 
 
 def to_numbers(operands: Sequence[Array], settings: Settings) -> tuple[Array]:
-    """The numbers that texts spell, as C's strtoll, strtoull and strtod read them.
+    """Numbers parsed as by C's strtoll, strtoull and strtod.
 
-    ValueError for one that spells none: nothing may follow.  ONNX has decimal numbers, with or
+    ValueError for invalid ones, including trailing characters.  ONNX has decimal numbers, with or
     without an exponent, and INF and NaN in any case.
     """
     (x,) = operands
@@ -102,10 +102,10 @@ def to_numbers(operands: Sequence[Array], settings: Settings) -> tuple[Array]:
 
 
 def numbers(texts: Sequence[str], dtype: DType) -> Array:
-    """A vector of ``dtype``; ValueError for a text that spells none.
+    """A vector of ``dtype``; ValueError for an invalid string.
 
-    Integers are of 64 bits, a fraction cut off, and then as many of their lowest bits as ``dtype``
-    has; floats are of 64 bits, then rounded.
+    Integers are parsed in 64 bits, fractions truncated, and then reduced to the lowest bits of
+    ``dtype``; floats are parsed as f64, then rounded.
     """
     if dtype.is_float:
         with np.errstate(over="ignore"):

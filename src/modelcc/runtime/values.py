@@ -1,4 +1,4 @@
-"""Arguments and results that are no numeric tensors: lists, None, dicts and texts."""
+"""Arguments and results that are not numeric tensors: lists, None, dicts and strings."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ Value = Any
 
 
 class ValueSession(Session):
-    """A session that takes and returns lists, None, dicts and texts, as its interface tells, and
-    keeps the model's states.
+    """A session that takes and returns lists, None, dicts and strings, according to its interface,
+    and keeps the model's states.
 
-    Compiled code sees 64-bit handles of texts: those of the model's own are fixed, those of
-    arguments are given anew in each call.
+    Compiled code receives 64-bit handles of strings: those of the model are fixed, those of
+    arguments are assigned anew in each call.
     """
 
     def __init__(
@@ -56,7 +56,8 @@ class ValueSession(Session):
         self._direct = self._is_direct()
 
     def __call__(self, *arguments: object, out: Outs | None = None, **named: object) -> Value:
-        """The model's output, or a tuple of its outputs; sequences are lists, no value is None."""
+        """The model's output, or a tuple of its outputs; sequences are lists, empty optionals are
+        None."""
         if self._direct and not self.states:
             return super().__call__(*arguments, out=out, **named)
         if self._direct and out is None and not named and len(arguments) == self._taken:
@@ -70,8 +71,8 @@ class ValueSession(Session):
         return results[0] if len(results) == 1 else results
 
     def run(self, feeds: Mapping[str, object], out: NamedOuts | None = None) -> Value:
-        """Outputs by name, for inputs by name; by names of tensors if the inputs are, which gives
-        states as well and leaves those of the session alone."""
+        """Outputs by name, for inputs by name; by tensor names if the inputs are, which returns
+        states as well and leaves those of the session unchanged."""
         if feeds.keys() == self._names and feeds.keys() != self._interface.inputs.keys():
             return self._computed(feeds, out)
         return self._called(ordered(self._values, (), feeds), out)
@@ -91,7 +92,7 @@ class ValueSession(Session):
     def profile(
         self, feeds: Mapping[str, object], steps: int, runs: int = 20
     ) -> NDArray[np.float64]:
-        """As for :class:`Session`, from the states as they are, which stay so."""
+        """As for :class:`Session`, from the current states, which are not changed."""
         with self.states.lock:
             self.states.fetch(self.states.inputs)
             return super().profile({**self.states.inputs, **feeds}, steps, runs)
@@ -99,8 +100,7 @@ class ValueSession(Session):
     def _computed(
         self, feeds: Mapping[str, object], out: Outs | None, slot: Slot | None = None
     ) -> dict[str, Array]:
-        """Results of the compiled code, in a slot that is not idle or one that is, by names of
-        tensors."""
+        """Results of the compiled code by tensor names, in ``slot`` or an idle one."""
         if out is not None and (not isinstance(out, str) or self._gives_texts):
             raise InputError("out=", "nothing", "arrays", "this model's results are new each time")
         known = dict(feeds)
@@ -120,8 +120,8 @@ class ValueSession(Session):
         }
 
     def _is_direct(self) -> bool:
-        """Whether callers give and get the tensors of the compiled code that are no states, in its
-        order."""
+        """Whether callers pass and receive exactly the compiled code's tensors that are not states,
+        in its order."""
         interface, states = self._interface, self.manifest.states.values()
         kept = {state.input for state in states} | {state.output for state in states}
         sides = (
@@ -154,7 +154,7 @@ def _with_handles(manifest: Manifest) -> Manifest:
 
 
 def _values_manifest(manifest: Manifest, interface: Interface) -> Manifest:
-    """A manifest with the names that callers use, to put arguments in order."""
+    """A manifest with the callers' names, to order arguments."""
     known = {spec.name: spec for spec in manifest.inputs}
     names = interface.inputs
     specs = tuple(known.get(name, TensorSpec(name, STRING, ())) for name in names)
@@ -166,7 +166,7 @@ def _is_list(value: object) -> TypeGuard[Sequence[object]]:
 
 
 def _take_apart(structure: Structure, value: object, where: str, feeds: dict[str, object]) -> None:
-    """The tensors that ``value`` consists of; InputError if it is not of this structure."""
+    """The tensors that ``value`` consists of; InputError if it does not have this structure."""
     match structure:
         case str():
             feeds[structure] = value

@@ -1,4 +1,4 @@
-"""Tensors of libraries that have DLPack's table of C functions: read without a capsule each.
+"""Tensors of libraries with DLPack's C exchange API: read without capsules.
 
 Structures are those of DLPack 1.3 (https://dmlc.github.io/dlpack/latest/c_api.html).
 """
@@ -31,7 +31,7 @@ _ROWS: Sequence[Any] = [ctypes.c_int64 * rank for rank in range(9)]
 """Types of extents and strides, by the rank."""
 
 _MOST_SHAPES = 1024
-"""Of which it is known that they are contiguous."""
+"""Maximum number of cached shapes known to be contiguous."""
 
 
 class _FunctionTable(ctypes.Structure):
@@ -51,22 +51,22 @@ class _FunctionTable(ctypes.Structure):
 
 @dataclass(frozen=True, eq=False)
 class DlpackFunctions:
-    """What a library has for its tensors: ``tensor(object, place)`` writes a ``DLTensor``, which
-    lasts as long as the object and orders no work; ``stream(kind, number)`` gives what it works in
-    on a device, 0 where it names none."""
+    """A library's functions: ``tensor(object, place)`` writes a ``DLTensor``, valid as long as the
+    object, without synchronisation; ``stream(kind, number)`` returns its current stream on a
+    device, 0 if it has none."""
 
     tensor: Callable[[object, int], int]
     stream: Callable[[int, int], int]
 
 
 def exchange_of(kind: type) -> DlpackFunctions | None:
-    """That of a type of tensors; None if it has none of a version that is known."""
+    """The functions of a tensor type; None if it has none of a known version."""
     capsule = getattr(kind, _ATTRIBUTE, None)
     if capsule is None:
         return None
     try:
         place = _capsule_pointer(capsule, _NAME)
-    except (TypeError, ValueError):  # no capsule of this name
+    except (TypeError, ValueError):  # not a capsule of this name
         return None
     while place:
         table = _FunctionTable.from_address(place)
@@ -77,7 +77,7 @@ def exchange_of(kind: type) -> DlpackFunctions | None:
 
 
 def _current_stream(ask: Callable[[int, int, int], int]) -> Callable[[int, int], int]:
-    """The stream of a GPU by its kind and number; RuntimeError if there is none."""
+    """The current stream of a GPU by kind and number; RuntimeError if there is none."""
 
     def current(kind: int, index: int) -> int:
         found = ctypes.c_void_p()
@@ -89,8 +89,8 @@ def _current_stream(ask: Callable[[int, int, int], int]) -> Callable[[int, int],
 
 
 class ExchangeReader:
-    """Reads tensors of one ``device``, as DLPack counts them, one thread at a time; those that name
-    no stream work in ``default_stream``."""
+    """Reads tensors on one ``device`` (in DLPack's codes), one thread at a time; those without a
+    stream use ``default_stream``."""
 
     def __init__(self, device: tuple[int, int], default_stream: int = LEGACY_STREAM) -> None:
         self._device = device[1] << 32 | device[0]
@@ -101,23 +101,23 @@ class ExchangeReader:
         self._dense: set[tuple[Shape, Shape]] = set()
 
     def exchange(self, kind: type) -> DlpackFunctions | None:
-        """What a type has, looked up once."""
+        """The functions of a tensor type, cached."""
         if kind not in self._exchanges:
             self._exchanges[kind] = exchange_of(kind)
         return self._exchanges[kind]
 
     def stream(self, exchange: DlpackFunctions) -> int:
-        """What a library works in on the device now."""
+        """The library's current stream on the device."""
         return exchange.stream(*self._where) or self._default
 
     def read(self, exchange: DlpackFunctions, value: Any, element: int) -> tuple[int, Shape] | None:
-        """Address and shape of a contiguous tensor on the device with an ``element`` type as
-        :func:`element_kind` gives it; None if it is anything else, or has gradients to follow,
-        which its library refuses to pass on."""
+        """Address and shape of a contiguous tensor on the device with an ``element`` type as from
+        :func:`element_kind`; None otherwise, or if it requires gradients, which its library refuses
+        to export."""
         try:
             if getattr(value, "requires_grad", False) or exchange.tensor(value, self._place):
                 return None
-        except Exception:  # whatever the exporter raises
+        except Exception:  # exporters may raise anything
             return None
         address, device, rank, kind, extents, strides, offset = _FIELDS.unpack(self._held)
         if device != self._device or kind != element or not 0 <= rank < len(_ROWS):
@@ -130,7 +130,7 @@ class ExchangeReader:
         return address + offset, shape
 
     def _is_contiguous(self, shape: Shape, strides: Shape) -> bool:
-        """Found out once."""
+        """Computed once per shape."""
         if not is_contiguous(shape, strides):
             return False
         if len(self._dense) >= _MOST_SHAPES:
@@ -140,7 +140,7 @@ class ExchangeReader:
 
 
 def element_kind(dtype: NumpyType) -> int:
-    """An element type as it lies in a ``DLTensor``; BufferError if DLPack has none like it."""
+    """An element type as encoded in a ``DLTensor``; BufferError if DLPack has no equivalent."""
     code, bits, lanes = dlpack_kind(dtype)
     return code | bits << 8 | lanes << 16
 

@@ -1,4 +1,4 @@
-"""What an ELF object file holds (System V ABI, chapter 4; 64 bit, little endian)."""
+"""Parser of ELF object files (System V ABI, chapter 4; 64 bit, little endian)."""
 
 import struct
 from collections.abc import Mapping, Sequence
@@ -10,10 +10,10 @@ MACHINES: Mapping[str, int] = MappingProxyType(
 )  # platform.machine() -> e_machine
 
 UNDEFINED, ABSOLUTE, COMMON = 0, 0xFFF1, 0xFFF2
-"""Sections of symbols that are in none."""
+"""Special section indices of symbols."""
 
 NO_BITS = 8
-"""Kind of a section that is all zeros and takes no room in the file."""
+"""Type of a section of zeros without data in the file (SHT_NOBITS)."""
 
 WRITABLE, LOADED, EXECUTABLE, THREAD_LOCAL = 1, 2, 4, 0x400
 """Flags of sections."""
@@ -29,12 +29,12 @@ _HIDDEN = 2
 
 
 class NotElfError(Exception):
-    """Bytes that are not an ELF object file, or not a whole one."""
+    """Bytes that are not an ELF object file, or a truncated one."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A section's header; ``info`` of relocations is the section that they change."""
+    """A section's header; ``info`` of relocations is the section that they apply to."""
 
     kind: int
     flags: int
@@ -47,7 +47,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Symbol:
-    """A name and its place: ``value`` bytes into ``section``, or undefined."""
+    """A name and its address: ``value`` bytes into ``section``, or undefined."""
 
     name: str
     section: int
@@ -59,7 +59,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Relocation:
-    """Bytes ``offset`` of ``section`` get an address made from ``symbol`` and ``addend``."""
+    """Bytes ``offset`` of ``section`` get an address computed from ``symbol`` and ``addend``."""
 
     section: int
     offset: int
@@ -70,7 +70,7 @@ class Relocation:
 
 @dataclass(frozen=True)
 class ObjectFile:
-    """A whole object file; ``machine`` is ELF's number for the processor."""
+    """An object file; ``machine`` is ELF's code of the processor."""
 
     contents: bytes
     machine: int
@@ -80,15 +80,15 @@ class ObjectFile:
 
     @property
     def defined(self) -> tuple[str, ...]:
-        """Global names that the object defines for others."""
+        """Global names that the object exports."""
         own = (s for s in self.symbols if s.section != UNDEFINED and not s.local and s.name)
         return tuple(symbol.name for symbol in own if not symbol.hidden)
 
     @property
     def undefined(self) -> tuple[str, ...]:
-        """Global names that the object needs (weak ones left out)."""
+        """Global names that the object imports (without weak ones)."""
         other = (s for s in self.symbols if s.section == UNDEFINED and not s.local and s.name)
-        made = "_GLOBAL_OFFSET_TABLE_"  # by the linker
+        made = "_GLOBAL_OFFSET_TABLE_"  # defined by the linker
         return tuple(symbol.name for symbol in other if not symbol.weak and symbol.name != made)
 
 

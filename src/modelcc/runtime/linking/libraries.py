@@ -1,4 +1,4 @@
-"""Libraries that compiled code calls: found, opened and made ready."""
+"""Libraries that compiled code calls: located, opened and initialised."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from modelcc.runtime.errors import LoadError
 
 
 def addresses(libraries: Iterable[LibrarySpec]) -> dict[str, int]:
-    """Where what is called of ``libraries`` lies; they stay in this process.
+    """Addresses of the functions used of ``libraries``, which stay loaded in this process.
 
-    :class:`LoadError` says what to install if one is not there, or lacks a function.
+    :class:`LoadError` says what to install if one is missing, or lacks a function.
     """
     found: dict[str, int] = {}
     for spec in libraries:
@@ -29,7 +29,7 @@ def addresses(libraries: Iterable[LibrarySpec]) -> dict[str, int]:
 
 
 def open_library(spec: LibrarySpec) -> ctypes.CDLL:
-    """The first of its files that is there; :class:`LoadError` if none is."""
+    """The first of its files that exists; :class:`LoadError` if none does."""
     faults: list[str] = []
     for file in spec.files:
         for path in _paths(file):
@@ -43,12 +43,13 @@ def open_library(spec: LibrarySpec) -> ctypes.CDLL:
 
 
 def at_path(spec: LibrarySpec, path: str) -> LibrarySpec:
-    """The library in the file ``path``, and nowhere else; as it is if that is empty."""
+    """The library in the file ``path``, and nowhere else; unchanged if that is empty."""
     return replace(spec, files=(str(Path(path).absolute()),)) if path else spec
 
 
 def with_paths(manifest: Manifest, paths: Mapping[str, str]) -> Manifest:
-    """``manifest`` with these libraries elsewhere; :class:`LoadError` if it does not call one."""
+    """``manifest`` with these libraries at other paths; :class:`LoadError` if it does not call
+    one."""
     for name in paths.keys() - {spec.name for spec in manifest.libraries}:
         raise LoadError(f"the model calls no library {name}")
     found = (at_path(spec, paths.get(spec.name, "")) for spec in manifest.libraries)
@@ -56,7 +57,7 @@ def with_paths(manifest: Manifest, paths: Mapping[str, str]) -> Manifest:
 
 
 def _paths(file: str) -> Iterator[str]:
-    """What the system's loader is asked for."""
+    """Names passed to the system's loader."""
     if "/" not in file or Path(file).is_absolute():
         yield file
         return
@@ -67,8 +68,8 @@ def _paths(file: str) -> Iterator[str]:
 
 
 def function_of(library: ctypes.CDLL, spec: LibrarySpec, name: str) -> Any:
-    """A function of an open library, whichever prefix it has there; :class:`LoadError` if there
-    is none."""
+    """A function of an open library, whatever its prefix there; :class:`LoadError` if it is
+    missing."""
     for prefix in spec.prefixes:
         try:
             return library[f"{prefix}{name}"]

@@ -1,8 +1,8 @@
 """A linker in memory for x86-64 objects, so that running a model needs no LLVM.
 
-Sections are laid out as code, constants, variables, each from a page of its own, and relocated as
-the System V ABI for x86-64 (chapter 4.4) says.  Calls that leave the block, whose distance may
-need more than 32 bits, go through jumps behind the code; a table of addresses follows these.
+Sections are laid out as code, constants, variables, each starting on its own page, and relocated by
+the System V ABI for x86-64 (chapter 4.4).  External calls, whose displacement may exceed 32 bits,
+go through stubs after the code; a table of addresses (GOT) follows these.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Resolve = Callable[[str], int]
 
 @dataclass(frozen=True)
 class Linked:
-    """Linked code: the pages it lies in and the addresses of what it defines."""
+    """Linked code: its pages and the addresses of its definitions."""
 
     pages: mmap.mmap
     addresses: Mapping[str, int]
@@ -54,7 +54,7 @@ class Linked:
 def link(objects: Sequence[ObjectFile], resolve: Resolve) -> Linked:
     """``objects`` in executable memory, freed with the result.
 
-    ``resolve`` gives the address of a name that no object defines, 0 if there is none.
+    ``resolve`` returns the address of a name that no object defines, 0 if there is none.
     Raises LoadError for what only a static linker can do.
     """
     places, bounds = _layout(objects)
@@ -71,7 +71,7 @@ def link(objects: Sequence[ObjectFile], resolve: Resolve) -> Linked:
     for number, item in enumerate(objects):
         for relocation in item.relocations:
             image.relocate(number, relocation)
-    # Jumps must be executable, and the table may be, too: it is not written to any more.
+    # Stubs must be executable, and the table may be, too: it is not written to any more.
     _protect(base, bounds[0], _READ_EXECUTE)
     _protect(base + bounds[0], bounds[1] - bounds[0], _READ)
     _protect(base + bounds[2], room, _READ_EXECUTE)
@@ -80,7 +80,7 @@ def link(objects: Sequence[ObjectFile], resolve: Resolve) -> Linked:
 
 
 def _layout(objects: Sequence[ObjectFile]) -> tuple[dict[tuple[int, int], int], list[int]]:
-    """Place of each section (object, section), and the ends of code, constants and variables."""
+    """Offset of each section (object, section), and the ends of code, constants and variables."""
     places: dict[tuple[int, int], int] = {}
     bounds: list[int] = []
     end = 0
@@ -101,13 +101,13 @@ def _layout(objects: Sequence[ObjectFile]) -> tuple[dict[tuple[int, int], int], 
 
 
 def _entries(objects: Sequence[ObjectFile]) -> int:
-    """Upper bound of the entries in the table of addresses."""
+    """Upper bound of the entries in the address table."""
     return sum(r.kind in _GOT for item in objects for r in item.relocations)
 
 
 @dataclass
 class _Image:
-    """Sections in memory, while they are linked."""
+    """Sections in memory during linking."""
 
     objects: Sequence[ObjectFile]
     places: Mapping[tuple[int, int], int]
@@ -119,12 +119,12 @@ class _Image:
     slots: dict[int, int] = field(default_factory=dict[int, int])
 
     def loaded(self) -> Iterator[tuple[int, Section, int]]:
-        """(object, section, offset) of what lies in memory."""
+        """(object, section, offset) of sections in memory."""
         for (number, index), at in self.places.items():
             yield number, self.objects[number].sections[index], at
 
     def define(self, resolve: Resolve) -> None:
-        """Find the address of every global name."""
+        """Resolves the address of every global name."""
         symbols = [(n, s) for n, o in enumerate(self.objects) for s in o.symbols if not s.local]
         for number, symbol in symbols:
             if symbol.section != UNDEFINED:
@@ -143,7 +143,7 @@ class _Image:
         return self.base + self.places[number, symbol.section] + symbol.value
 
     def relocate(self, number: int, relocation: Relocation) -> None:
-        """Put one address in place."""
+        """Applies one relocation."""
         start = self.places.get((number, relocation.section))
         if start is None or relocation.kind == _NONE:  # debug information
             return
@@ -172,14 +172,14 @@ class _Image:
         struct.pack_into("<i", self.pages, at, distance)
 
     def _jump(self, target: int) -> int:
-        """Address of code that jumps to ``target``."""
+        """Address of a stub that jumps to ``target``."""
         found = self.jumps.get(target)
         if found is None:
             found = self.jumps[target] = self._append(_JUMP + struct.pack("<Q", target))
         return found
 
     def _slot(self, target: int) -> int:
-        """Address of a place that holds ``target``."""
+        """Address of a table entry that holds ``target``."""
         found = self.slots.get(target)
         if found is None:
             found = self.slots[target] = self._append(struct.pack("<Q", target))

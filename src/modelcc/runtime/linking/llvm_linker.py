@@ -1,4 +1,4 @@
-"""Linking by LLVM, for processors that :mod:`modelcc.runtime.linking.linker` does not know."""
+"""Linking by LLVM, for processors that :mod:`modelcc.runtime.linking.linker` does not support."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LIBRARY = "program"
 def link_objects(
     objects: Sequence[bytes], symbols: Mapping[str, int], exports: Sequence[str]
 ) -> NativeCode:
-    """`objects` in this process; what they need has its address in `symbols`."""
+    """`objects` in this process; undefined names have their addresses in `symbols`."""
     library = llvm.JITLibraryBuilder()
     for data in objects:
         library.add_object_img(data)

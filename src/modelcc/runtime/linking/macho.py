@@ -1,4 +1,4 @@
-"""What names a Mach-O object file has, which LLVM makes and links on macOS (64 bit, little endian).
+"""Symbol names of Mach-O object files, which LLVM emits and links on macOS (64 bit, little endian).
 
 The structures are those of Apple's headers ``mach-o/loader.h`` and ``mach-o/nlist.h``.
 """
@@ -21,13 +21,13 @@ _WEAK = 0x40
 
 
 class NotMachError(Exception):
-    """Bytes that are not a Mach-O object file, or not a whole one."""
+    """Bytes that are not a Mach-O object file, or a truncated one."""
 
 
 @dataclass(frozen=True)
 class MachObject:
-    """Names as in C, without the line that they begin with in the file; ``processor`` is Apple's
-    number."""
+    """Names as in C, without the leading underscore they have in the file; ``processor`` is Apple's
+    code."""
 
     processor: int
     defined: tuple[str, ...]
@@ -35,7 +35,7 @@ class MachObject:
 
 
 def read_mach_object(contents: bytes) -> MachObject:
-    """What the object file in ``contents`` defines for others and needs; raises NotMachError."""
+    """The names that the object file in ``contents`` exports and imports; raises NotMachError."""
     if len(contents) < _HEADER.size or contents[:4] != _MAGIC.to_bytes(4, "little"):
         raise NotMachError("not a 64-bit Mach-O object file, as macOS has them")
     try:
@@ -61,7 +61,7 @@ def _read(contents: bytes) -> MachObject:
 
 
 def _symbols(contents: bytes, commands: int) -> Iterator[tuple[str, int, int]]:
-    """Names, with what kind of symbol each is and what else is said of it."""
+    """Names, with their symbol types and descriptors."""
     at = _HEADER.size
     for _ in range(commands):
         command, size = _COMMAND.unpack_from(contents, at)
