@@ -1,1 +1,1 @@
-"""What lies in the folder of caches: finished models, digests of files, measurements."""
+"""The cache folder: compiled artifacts, digests of files, measurements."""

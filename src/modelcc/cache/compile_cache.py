@@ -1,7 +1,7 @@
-"""Finished artifacts on disk, found again by the content of the model and the options.
+"""An on-disk cache of compiled artifacts, keyed by the content of the model and the options.
 
-An entry is an artifact and a note of the files that the model refers to (external data), with
-their digests: as in ccache's direct mode, the entry is valid while these have not changed.
+An entry is an artifact and a note with the digests of the files that the model refers to (external
+data): as in ccache's direct mode, the entry is valid while these have not changed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _NOTE = ".json"
 
 @lru_cache(1)
 def compiler_fingerprint() -> str:
-    """Changes whenever a file of the installed compiler does; of those that this process found."""
+    """Changes with any file of the installed compiler; a digest of those that this process
+    found."""
     digest = hashlib.sha256()
     for folder, _, names in sorted(os.walk(Path(__file__).parents[1])):
         for name in sorted(names):
@@ -46,11 +47,11 @@ def compiler_fingerprint() -> str:
 
 
 HOST_TARGETS = ("native",)
-"""Targets whose code depends on nothing but the options, this machine, LLVM and the compiler."""
+"""Targets whose code depends only on the options, this machine, LLVM and the compiler."""
 
 
 def find_compiled(model: object, options: Options, cache: Path) -> Artifact | None:
-    """The artifact of ``model`` in the folder ``cache``, for targets of ``HOST_TARGETS``."""
+    """The cached artifact of ``model`` in the folder ``cache``, for targets of ``HOST_TARGETS``."""
     if options.target not in HOST_TARGETS:
         return None
     key = artifact_key(model, options, host_key(), cache)
@@ -58,12 +59,12 @@ def find_compiled(model: object, options: Options, cache: Path) -> Artifact | No
 
 
 def artifact_cache(cache: Path) -> ArtifactCache:
-    """Where in the folder ``cache`` artifacts are."""
+    """The artifact cache in the folder ``cache``."""
     return ArtifactCache(cache / "artifacts", digests=cache / "digests")
 
 
 def artifact_key(model: object, options: Options, target: str, cache: Path) -> str | None:
-    """What determines the artifact, hashed; None for models that have no bytes to hash.
+    """A hash of everything that determines the artifact; None for models without bytes to hash.
 
     ``target`` identifies the target and its machine.
     """
@@ -85,7 +86,7 @@ def host_key() -> str:
 def _content_digest(model: object, cache: Path) -> str | None:
     match model:
         case str() | Path() if Path(model).is_file():
-            # External data lies next to the model, so the folder counts as well.
+            # External data is stored next to the model, so the folder is part of the key.
             path = Path(model).resolve()
             text = f"{path.parent} {known_digest(path, cache / 'digests')}"
             return hashlib.sha256(os.fsencode(text)).hexdigest()
@@ -98,9 +99,9 @@ def _content_digest(model: object, cache: Path) -> str | None:
 
 
 def _graph_digest(graph: Graph) -> str | None:
-    """Of its text, which has the digests of constants; None if that does not tell all.
+    """Digest of its text, which contains digests of constants; None if that is not sufficient.
 
-    What an op of another package means changes without a change of the text.
+    The meaning of an op of another package may change without a change of the text.
     """
     return hashlib.sha256(print_graph(graph).encode()).hexdigest() if _is_ours(graph) else None
 
@@ -114,7 +115,7 @@ def _is_ours(graph: Graph) -> bool:
 
 
 def seen_model(model: object) -> list[Seen]:
-    """The file that ``model`` is, if it is one, as it is before it is read."""
+    """The state of the file that ``model`` is, if any, before it is read."""
     match model:
         case str() | Path() if Path(model).is_file():
             return [seen(Path(model))]
@@ -125,13 +126,13 @@ def seen_model(model: object) -> list[Seen]:
 def keep(
     artifact: Artifact, key: str, cache: Path, model: Sequence[Seen], files: Sequence[Seen]
 ) -> None:
-    """Keep ``artifact``, the one of ``key``, in the folder ``cache``, if that is possible.
+    """Stores ``artifact`` under ``key`` in the folder ``cache``, if possible.
 
-    It was made from ``model`` and the ``files`` beside it.  If these have changed since they were
-    seen, nobody knows what of them it holds, so it is not kept.
+    It was compiled from ``model`` and its external ``files``.  If these have changed since they
+    were seen, their contents in the artifact are unknown, so it is not stored.
     """
     entries = artifact_cache(cache)
-    # A damaged entry is compiled again, so there is no need to wait for the disk.
+    # A damaged entry is recompiled, so there is no need for fsync.
     save = partial(write_artifact, artifact=artifact, durable=False)
     try:
         digests = entries.digests_of([one.path for one in files])
@@ -153,15 +154,15 @@ def keep(
 class ArtifactCache:
     """Artifacts in ``directory``.
 
-    Any number of processes may use one directory at the same time.  In the folder ``digests``, if
-    there is one, those of files are kept until they change.
+    Safe for concurrent processes.  The folder ``digests``, if given, caches digests of files until
+    they change.
     """
 
     directory: Path
     digests: Path | None = None
 
     def find(self, key: str) -> Path | None:
-        """The artifact of ``key``; None if there is none or a file it was made from changed."""
+        """The artifact of ``key``; None if there is none or a file it depends on has changed."""
         note = self._path(key, _NOTE)
         try:
             files = _noted_files(note.read_text())
@@ -171,18 +172,18 @@ class ArtifactCache:
             return None
         artifact = self._path(_entry(key, files), _ARTIFACT)
         for path in (artifact, note):
-            with suppress(OSError):  # not ours to change: only the order of removal is at stake
+            with suppress(OSError):  # not writable: only affects the order of eviction
                 os.utime(path)
         return artifact if artifact.is_file() else None
 
     def read(self, key: str) -> Artifact | None:
-        """The artifact of ``key``; None if there is none that can be read."""
+        """The artifact of ``key``; None if there is no readable one."""
         found = self.find(key)
         if found is None:
             return None
         try:
             artifact = read_artifact(found)
-        except (ArtifactError, OSError):  # damaged, or removed by another process just now
+        except (ArtifactError, OSError):  # damaged, or concurrently removed
             return None
         _LOGGER.info("found in the cache: %s", found)
         return artifact
@@ -192,10 +193,10 @@ class ArtifactCache:
         return {str(path.absolute()): self._digest(path.absolute()) for path in files}
 
     def add(self, key: str, save: Callable[[Path], None], digests: Mapping[str, str]) -> Path:
-        """Keep what ``save`` writes to the path it is given, as long as the files it was made from
-        have these ``digests``.
+        """Stores what ``save`` writes to the path it is given, valid as long as the files it
+        depends on have these ``digests``.
 
-        OSError if that cannot be written.
+        OSError if it cannot be written.
         """
         artifact, note = self._path(_entry(key, digests), _ARTIFACT), self._path(key, _NOTE)
         for path in (artifact, note):
@@ -212,13 +213,13 @@ class ArtifactCache:
 
 
 def _entry(key: str, digests: Mapping[str, str]) -> str:
-    """The name of an artifact: another one if it is made from other contents of its files, so that
-    a note never leads to an artifact of others, whoever is killed between writing the two."""
+    """The file name of an artifact: it depends on the contents of its files, so that a note never
+    refers to another artifact, even if a process is killed between writing the two."""
     return hashlib.sha256(f"{key} {sorted(digests.items())}".encode()).hexdigest()
 
 
 def _noted_files(text: str) -> Mapping[str, str]:
-    """Digests by file of a note; ValueError if it is none."""
+    """Digests by file of a note; ValueError if invalid."""
     noted = json.loads(text)
     if not is_object(noted):
         raise ValueError("a damaged note")

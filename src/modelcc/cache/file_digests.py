@@ -1,4 +1,4 @@
-"""Digests of the files that models are made of, and whether a file is still what it was."""
+"""Digests of model files, and detection of changes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from modelcc.artifact.replacement import replace_contents
 
 _CHUNK = 1 << 20
 _PIECE = 16 << 20
-"""Bytes of a file that are hashed on their own: part of what a digest means."""
+"""Bytes per piece, hashed separately: part of the definition of the digest."""
 _THREADS = 4
 
 _SETTLED = 2_000_000_000
-"""Nanoseconds after which a change of a file surely changes its time, on any file system."""
+"""Nanoseconds after which a change of a file certainly changes its mtime, on any file system."""
 
 
 def file_digest(path: Path) -> str:
@@ -49,24 +49,24 @@ def _piece_digest(path: Path, start: int) -> bytes:
 
 
 def known_digest(path: Path, folder: Path) -> str:
-    """As :func:`file_digest`; kept in ``folder``, if possible, until the file's status changes.
+    """As :func:`file_digest`; cached in ``folder``, if possible, until the file's stat changes.
 
-    As Git does, this trusts size, number and times of a file that was not changed just now.
+    As in Git, size, inode and times are trusted unless the file was changed very recently.
     """
     facts = _facts(path)
     note = folder / f"{hashlib.sha256(os.fsencode(path)).hexdigest()}.json"
     try:
         kept = json.loads(note.read_text())
         if kept["facts"] == facts and isinstance(kept["digest"], str):
-            with suppress(OSError):  # not ours to change: only the order of removal is at stake
+            with suppress(OSError):  # not writable: only affects the order of eviction
                 os.utime(note)
             return kept["digest"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        pass  # none yet, or a damaged one, which is made anew
+        pass  # missing or damaged, recomputed
     digest = file_digest(path)
     if _is_settled(facts):
         text = json.dumps({"facts": facts, "digest": digest})
-        with suppress(OSError):  # who keeps more than this says that it cannot
+        with suppress(OSError):  # callers that store more report it
             folder.mkdir(parents=True, exist_ok=True)
             replace_contents(note, text)
     return digest
@@ -74,14 +74,14 @@ def known_digest(path: Path, folder: Path) -> str:
 
 @dataclass(frozen=True)
 class Seen:
-    """A file as it was when :func:`seen` saw it."""
+    """The state of a file when :func:`seen` was called."""
 
     path: Path
     facts: tuple[int, ...]
     digest: str
 
     def unchanged(self) -> bool:
-        """Whether it has been the same file, with the same contents, ever since."""
+        """Whether it is still the same file with the same contents."""
         try:
             return tuple(_facts(self.path)) == self.facts and (
                 not self.digest or file_digest(self.path) == self.digest
@@ -91,8 +91,8 @@ class Seen:
 
 
 def seen(path: Path) -> Seen:
-    """What tells later whether the file has changed: its status, and its digest where a change
-    just now might leave that as it is."""
+    """State to detect changes of the file: its stat, and its digest if a very recent change might
+    leave that unchanged."""
     facts = _facts(path)
     return Seen(path, tuple(facts), "" if _is_settled(facts) else file_digest(path))
 

@@ -1,13 +1,12 @@
-"""What lies in the folder of caches: how much it is, and taking away what was not used for long.
+"""Size and eviction of the cache folder.
 
     artifacts/XX/KEY.mcc    finished models, each with a note KEY.json of the files it depends on
     objects/XX/KEY.mccobj   object files of kernels
     digests/KEY.json        digests of models and weights that were compiled
 
-Only files of these names, and unfinished ones beside them, are ever counted or removed; the
-database of schedules (:mod:`modelcc.tune.database`) and what was measured of machines
-(``measurements.py``) stay.  Any number of processes may use the folder meanwhile: what is gone is
-made again.
+Only files of these names, and their temporaries, are ever counted or removed; the database of
+schedules (:mod:`modelcc.tune.database`) and measurements of machines (``measurements.py``) stay.
+Safe for concurrent processes: evicted entries are recomputed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pathlib import Path
 from modelcc.artifact.replacement import is_abandoned
 
 DEFAULT_LIMIT = 8 << 30
-"""Bytes that the whole folder may take."""
+"""Limit on the whole folder in bytes."""
 
 ARTIFACTS, OBJECTS, DIGESTS, TEMPORARIES = "artifacts", "objects", "digests", "temporaries"
 
@@ -32,21 +31,21 @@ _NAMES = {
     DIGESTS: re.compile(r"[0-9a-f]+\.json"),
 }
 _STAMP = "trimmed"
-"""A file whose time is that of the last trim."""
+"""A file whose mtime is that of the last trim."""
 
 _INTERVAL = 60
-"""Seconds between trims of a folder that much is compiled into."""
+"""Minimum seconds between trims of a folder in heavy use."""
 
 _DIGEST_AGE = 30 * 24 * 3600
-"""Seconds after which a digest that nobody asked for is forgotten."""
+"""Seconds after which an unused digest is evicted."""
 
 _DAY = 24 * 3600
-"""Seconds after which nobody writes a file any more, where systems cannot tell."""
+"""Seconds after which a temporary file counts as abandoned, where the system cannot tell."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """So many files, of so many bytes together."""
+    """Number of files, and their bytes together."""
 
     files: int = 0
     bytes: int = 0
@@ -54,7 +53,7 @@ class Share:
 
 @dataclass(frozen=True)
 class CacheUsage:
-    """What lies in ``folder``; ``temporaries`` are files that are being written, or were."""
+    """Contents of ``folder``; ``temporaries`` are files being written, or abandoned."""
 
     folder: Path
     artifacts: Share = Share()
@@ -79,7 +78,7 @@ class CacheUsage:
 
 @dataclass(frozen=True)
 class Item:
-    """What is kept or removed as one: files, their bytes, and when they were used last (in ns)."""
+    """A unit of eviction: files, their bytes, and when they were last used (in ns)."""
 
     kind: str
     paths: tuple[Path, ...]
@@ -87,7 +86,7 @@ class Item:
     used: int
 
     def remove(self) -> bool:
-        """Whether the files could be removed."""
+        """Removes the files; returns whether that succeeded."""
         try:
             for path in self.paths:
                 path.unlink(missing_ok=True)
@@ -97,29 +96,29 @@ class Item:
 
 
 def cache_usage(folder: Path) -> CacheUsage:
-    """What is in ``folder``: nothing, if there is no such folder."""
+    """Contents of ``folder``; empty if it does not exist."""
     return _usage(folder, _items(folder))
 
 
 def trim_cache(folder: Path, limit_bytes: int = DEFAULT_LIMIT) -> CacheUsage:
-    """Remove what nobody finished, old digests, and then the least recently used until at most
-    ``limit_bytes`` are left; what was removed."""
+    """Removes abandoned files, old digests, and then the least recently used entries until at most
+    ``limit_bytes`` are left; returns what was removed."""
     return _usage(folder, remove_beyond(limit_bytes, [*_items(folder)]))
 
 
 def clear_cache(folder: Path) -> CacheUsage:
-    """Remove everything that no process is writing just now; what was removed."""
+    """Removes everything that no process is writing; returns what was removed."""
     removed = trim_cache(folder, 0)
     (folder / _STAMP).unlink(missing_ok=True)
     for kind in _NAMES:
         for place in (*(folder / kind).glob("*"), folder / kind):
-            with suppress(OSError):  # it is not empty, or no folder
+            with suppress(OSError):  # not empty, or not a folder
                 place.rmdir()
     return removed
 
 
 def trim_now_and_then(folder: Path) -> None:
-    """As :func:`trim_cache`, unless that was done a minute ago, or cannot be noted."""
+    """As :func:`trim_cache`, unless that was done within a minute, or cannot be recorded."""
     stamp = folder / _STAMP
     with suppress(OSError):
         if stamp.exists() and 0 <= time.time() - stamp.stat().st_mtime < _INTERVAL:
@@ -129,8 +128,8 @@ def trim_now_and_then(folder: Path) -> None:
 
 
 def remove_beyond(limit: int, items: Iterable[Item]) -> list[Item]:
-    """Remove what nobody finished, old digests, and all that does not fit into ``limit`` bytes if
-    the last used come first; what was removed."""
+    """Removes abandoned files, old digests, and the least recently used entries beyond ``limit``
+    bytes; returns what was removed."""
     now, total = time.time_ns(), 0
     removed: list[Item] = []
     for item in sorted(items, key=lambda item: (-item.used, item.paths)):
@@ -145,7 +144,7 @@ def remove_beyond(limit: int, items: Iterable[Item]) -> list[Item]:
 
 
 def items_of(directory: Path, kind: str) -> Iterator[Item]:
-    """What lies in ``directory``, where what is of ``kind`` is kept."""
+    """Items of ``directory``, which holds files of ``kind``."""
     name = _NAMES[kind]
     whole: dict[Path, list[Path]] = {}
     for path in _walk(directory):
@@ -163,8 +162,8 @@ def _items(folder: Path) -> Iterator[Item]:
 
 
 def _walk(directory: Path) -> Iterator[Path]:
-    """Files in ``directory`` and the folders in it, but no deeper."""
-    with suppress(OSError):  # it is gone, or nobody may look into it
+    """Files in ``directory`` and its immediate subfolders."""
+    with suppress(OSError):  # it is gone, or not readable
         for path in directory.iterdir():
             if path.is_dir() and not path.is_symlink():
                 with suppress(OSError):
@@ -174,7 +173,7 @@ def _walk(directory: Path) -> Iterator[Path]:
 
 
 def _item(kind: str, paths: list[Path]) -> Iterator[Item]:
-    with suppress(FileNotFoundError):  # another process trims, too
+    with suppress(FileNotFoundError):  # removed by another process
         known = [path.stat() for path in paths]
         used = max(status.st_mtime_ns for status in known)
         yield Item(kind, tuple(paths), sum(status.st_size for status in known), used)

@@ -1,8 +1,8 @@
-"""What was measured of this machine, in a file of the cache's folder, from which ``native`` takes
-the bandwidths of its model.
+"""Measurements of this machine, in a file in the cache folder, from which ``native`` takes
+bandwidths for its model.
 
-The file is JSON, named by the processor's identity.  One that is damaged, or of another processor,
-is left as it is and not used.
+The file is JSON, named by the processor's identity.  A damaged one, or one of another processor, is
+left unchanged and not used.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from modelcc.runtime.machine import machine_identity
 from modelcc.targets.cpu.machine import CpuModel, with_numbers
 
 MACHINES = "machines"
-"""The folder in that of the cache."""
+"""Subfolder of the cache folder."""
 
 FORMAT = 1
 _AGAIN = "measure again: modelcc machine --measure"
 _DAMAGE = (ValueError, LookupError, TypeError, AttributeError, RecursionError, ModelError)
-"""What comes of reading a file with other contents."""
+"""Exceptions on reading a file with other contents."""
 
 _LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """``numbers`` of the model of the ``processor`` that has this ``identity``; ``facts`` is all
-    that was measured, for people."""
+    """``numbers`` for the model of the ``processor`` with this ``identity``; ``facts`` is
+    everything measured, for people."""
 
     identity: str
     processor: str
@@ -45,13 +45,13 @@ class Measurements:
 
 
 def measurements_path(folder: Path, identity: str) -> Path:
-    """Where the measurements of a processor are kept in the cache's ``folder``."""
+    """The file of a processor's measurements in the cache's ``folder``."""
     return folder / MACHINES / f"{identity}.json"
 
 
 def keep_measurements(found: Measurements, folder: Path) -> Path:
-    """Keep ``found`` in the cache's ``folder``, in place of what was there; OSError if that cannot
-    be written."""
+    """Stores ``found`` in the cache's ``folder``, replacing earlier measurements; OSError if that
+    cannot be written."""
     path = measurements_path(folder, found.identity)
     path.parent.mkdir(parents=True, exist_ok=True)
     body = {
@@ -98,8 +98,8 @@ def _parsed(body: Mapping[str, object]) -> Measurements:
 
 
 def with_measurements(options: Options, folder: Path | None) -> Options:
-    """``options`` with what was measured of this machine, if they are for it and say nothing of
-    their own; the cache's ``folder`` may have no measurements."""
+    """``options`` with this machine's measurements, if they are for it and have none of their own;
+    the cache's ``folder`` may have none."""
     if folder is None or options.machine or options.cpu not in ("", "native"):
         return options
     found = usable_measurements(folder)
