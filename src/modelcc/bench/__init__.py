@@ -1,1 +1,1 @@
-"""Latency and memory of engines side by side."""
+"""Comparison of engines by latency and memory."""

@@ -1,4 +1,4 @@
-"""Latency of engines side by side: in turns, in separate processes, by medians."""
+"""Latency comparison of engines: interleaved, in separate processes, by medians."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from modelcc.ir.types import Array
 from modelcc.targets.base import Progress
 
 BATCH_SECONDS = 0.1
-"""What one turn of an engine is to take, so that short runs are repeated within it."""
+"""Target duration of an engine's turn: short runs are repeated within it."""
 
 
 _START = """
@@ -66,7 +66,7 @@ def measure(
 ) -> tuple[EngineMeasurement, ...]:
     """Each engine on ``model``, taking turns for ``rounds`` rounds.
 
-    :class:`ModelError` for an unknown engine, or one that fails, with what it said.
+    :class:`ModelError` for an unknown engine, or one that fails, with its output.
     """
     unknown = [name for name in engines if name not in ENGINES]
     if unknown:
@@ -100,7 +100,7 @@ def _in_turns(
 
 
 def _batch(worker: _EngineWorker) -> int:
-    """Runs that fill a turn; measuring them warms the engine up."""
+    """Number of runs that fill a turn; measuring them warms the engine up."""
     for count in (1, 3):
         worker.run(count)
     once = min(worker.times)
@@ -149,7 +149,7 @@ class _EngineWorker:
             self._process.stdin.write(f"{count}\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # what it said on the way out is reported by the next line
+            pass  # its final output is reported by the next line
         reply = self._receive()
         self.times += list_of(reply["times"], number_of)
         self._peak = whole_number_of(reply["peak"])

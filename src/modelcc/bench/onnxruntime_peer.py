@@ -1,4 +1,4 @@
-"""onnxruntime as a second opinion; import it only where the package is installed."""
+"""onnxruntime as a reference; import it only if the package is installed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class OnnxruntimeModel:
     ) -> None:
         """:class:`ModelError` if onnxruntime cannot load the model.
 
-        Without ``exact`` it is as fast as it can be: on processors without VNNI its sums of u8
+        Without ``exact`` it may use the fastest kernels: on processors without VNNI sums of u8
         times i8 may saturate.
         """
         engine: Any = onnxruntime  # its stubs are incomplete
@@ -49,7 +49,7 @@ class OnnxruntimeModel:
 
 
 def _given(path: Path) -> str | bytes:
-    """A path, or what the file holds: onnxruntime takes no names that are not Unicode."""
+    """A path, or the contents of the file: onnxruntime requires Unicode names."""
     try:
         str(path).encode()
     except UnicodeEncodeError:

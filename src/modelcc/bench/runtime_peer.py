@@ -1,4 +1,4 @@
-"""modelcc's runtime as :mod:`modelcc.bench.worker` runs it: without the compiler."""
+"""modelcc's runtime as an engine of :mod:`modelcc.bench.worker`: without the compiler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from modelcc.runtime.opening import load
 
 
 class Settings(TypedDict):
-    """Where the artifact is, and how many threads run it."""
+    """Path of the artifact, and number of threads."""
 
     artifact: str
     threads: int

@@ -1,4 +1,4 @@
-"""One engine in a process of its own, so that its time and memory are its own.
+"""One engine in a separate process, so that its time and memory are isolated.
 
     python -m modelcc.bench.worker ENGINE MODEL FEEDS.npz OUTPUTS.npz OPTIONS.json
 
@@ -56,9 +56,9 @@ def main(arguments: list[str]) -> None:
 
 
 def peak_memory() -> int:
-    """Greatest number of bytes of this process in memory so far.
+    """Peak resident memory of this process in bytes.
 
-    Not ``ru_maxrss``, which begins with the size of the parent process.
+    Not ``ru_maxrss``, which starts at the parent's size.
     """
     status = Path("/proc/self/status").read_text()
     line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
