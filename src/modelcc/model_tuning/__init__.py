@@ -1,1 +1,1 @@
-"""A model tuned: choices above kernels, kernels by measurement, then all together."""
+"""Tuning of a model: graph-level choices, kernels by measurement, then all together."""

@@ -1,4 +1,5 @@
-"""Choices above kernels, tried in the whole model: layouts, algorithms, pairs of contractions."""
+"""Choices above kernels, measured in the whole model: layouts, algorithms, fusion of
+contractions."""
 
 from __future__ import annotations
 
@@ -19,20 +20,21 @@ from modelcc.tune.search import Task
 from modelcc.tune.turns import Run, Turns
 
 WHOLE, DIRECTLY, OTHERWISE = 0.2, 0.3, 0.4
-"""Of the budget until choices for the model as a whole are tried, until algorithms are left out,
-and until others are taken."""
+"""Fractions of the budget after which the following stop: model-wide choices, removal of
+algorithms, and trials of others."""
 
 Lines = tuple[tuple[str, str], ...]
-"""What is tried together: values of lines above kernels, by what these begin with."""
+"""Lines tried together: values of lines above kernels, by their prefixes."""
 
 Attempt = Callable[[Run, Mapping[str, str], Lines], Run | None]
-"""The model with all lines, of which the last ones are new, if it is faster than the run before."""
+"""The model with all lines, of which the last ones are new, if it is faster than the previous
+run."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Lines that were tried in the whole model: its runs without them and with them in turns, and
-    whether they were taken."""
+    """Lines tried in the whole model: its runs without and with them, interleaved, and whether they
+    were accepted."""
 
     lines: Lines
     turns: Turns
@@ -40,12 +42,12 @@ class Trial:
 
     @property
     def text(self) -> str:
-        """The lines, in one."""
+        """The lines, in one string."""
         return "; ".join(f"{name}: {value}" for name, value in self.lines)
 
 
 def listing_text(schedules: Mapping[str, Schedule], above: Mapping[str, str] | None = None) -> str:
-    """Schedules by the keys of their kernels, and lines ``above`` kernels, as a text."""
+    """Schedules by kernel keys, and lines ``above`` kernels, as text."""
     lines = [f"kernel {key}: {print_schedule(one)}" for key, one in sorted(schedules.items())]
     return "".join(f"{line}\n" for line in (*above_lines(above or {}), *lines))
 
@@ -53,7 +55,7 @@ def listing_text(schedules: Mapping[str, Schedule], above: Mapping[str, str] | N
 def with_lines(
     options: Options, above: Mapping[str, str], schedules: Mapping[str, Schedule] | None = None
 ) -> Options:
-    """``options`` to compile with lines ``above`` kernels and with schedules."""
+    """``options`` with lines ``above`` kernels and with schedules."""
     return replace(options, schedule=listing_text(schedules or {}, above))
 
 
@@ -66,8 +68,8 @@ def tasks_of(model: ModelSource, options: Options) -> list[Task]:
 
 
 def rewritten(model: ModelSource, options: Options) -> tuple[tuple[str, ...], ...]:
-    """Keys of contractions that are computed by algorithms of fewer multiplications, a group for
-    each of these algorithms."""
+    """Keys of contractions computed by fast algorithms (fewer multiplications), grouped by
+    algorithm."""
     without = (replace(options, winograd=False), replace(options, strassen=False))
     others = [one for one in without if one != options]
     if not others:
@@ -88,18 +90,18 @@ def _contractions(model: ModelSource, options: Options) -> tuple[str, ...]:
 
 
 def before_scheduling(model: ModelSource, options: Options) -> TensorProgram:
-    """The program that schedules are chosen for."""
+    """The program as it is before schedules are chosen."""
     stages = before_block(pipeline(target_of(options), options, NOWHERE), "schedule")
     return run_stages(stages, model)
 
 
 @dataclass
 class Choosing:
-    """What is chosen above kernels.  ``built`` makes the model, ``compare`` tells of two runs in
-    turns whether the second is faster, ``after`` whether so much of the budget is spent;
-    ``on_trial`` is called with each trial.
+    """Search of choices above kernels.  ``built`` compiles the model, ``compare`` decides by
+    interleaved runs whether the second is faster, ``after`` whether this fraction of the budget is
+    spent; ``on_trial`` is called with each trial.
 
-    ``tried`` are the beginnings of all lines that were thought of.
+    ``tried`` are the prefixes of all lines considered.
     """
 
     model: ModelSource
@@ -112,7 +114,7 @@ class Choosing:
     tried: set[str] = field(default_factory=set[str])
 
     def choose(self, default: Run) -> None:
-        """Each kind of choice under those that were made before, ``default`` being the model
+        """Tries each kind of choice on top of those already accepted, ``default`` being the model
         without any."""
         model, best = self.model, default
         for share, groups in (
@@ -134,8 +136,8 @@ class Choosing:
 
 
 def whole_choices(model: ModelSource, options: Options) -> list[Lines]:
-    """Choices for the model as a whole by which it has other kernels than by default, or other
-    schedules of these."""
+    """Model-wide choices that give it other kernels than by default, or other schedules of
+    these."""
     target, plain, found = target_of(options), _kernels(model, options), list[Lines]()
     assert isinstance(target, CpuTarget)
     for name, values in target.wanted.choices.items():
@@ -149,13 +151,13 @@ def _kernels(model: ModelSource, options: Options) -> Counter[tuple[str, Schedul
 
 
 def direct_lines(model: ModelSource, options: Options) -> list[Lines]:
-    """Contractions without the algorithms that they have, by algorithm."""
+    """Contractions without their fast algorithms, by algorithm."""
     groups = rewritten(model, options)
     return [tuple((f"{ALGORITHM}{key}", DIRECT) for key in group) for group in groups]
 
 
 def other_lines(model: ModelSource, options: Options) -> list[Lines]:
-    """Contractions by algorithms that they could have and do not, by algorithm."""
+    """Contractions with applicable algorithms that they do not use, by algorithm."""
     target = target_of(options)
     assert isinstance(target, CpuTarget)
     known = target.wanted.given.algorithms
@@ -174,9 +176,9 @@ def chosen_lines(
     over: Callable[[], bool],
 ) -> tuple[Run, dict[str, str]]:
     """The model with those lines of ``groups`` by which it is faster than ``before``, as far as
-    that is known when it is ``over``, and all its lines.
+    known when it is ``over``, and all its lines.
 
-    A group is tried as a whole, and where that is no gain by halves.
+    A group is tried as a whole, and if that is no gain by halves.
     """
     (best, lines), waiting = before, list(groups)
     taken = dict(lines)

@@ -1,4 +1,4 @@
-"""Drawings of what tuning found, as SVG elements."""
+"""SVG charts of tuning results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from modelcc.tune.search import GAIN
 from modelcc.tune.turns import MARGIN, Turns
 
 BARS = 24
-"""Kernels in the drawing."""
+"""Maximum kernels in the chart."""
 
 WIDTH, LEFT, RIGHT, BAR = 1100, 300, 60, 22
 _STRIP = 90
@@ -20,8 +20,8 @@ _GREY, _GREEN, _BLUE = "#c9ced6", "#2f9e5b", "#7aa7d9"
 
 
 def kernels_drawing(rows: Sequence[KernelRow]) -> str:
-    """Bars of a run's microseconds: the default's, and before it the best schedule's, green where
-    that was taken."""
+    """Bars of microseconds per run: the default's, overlaid by the best schedule's, green if that
+    was accepted."""
     shown = sorted(rows, key=lambda row: -row.share)[:BARS]
     longest = max(row.calls * row.seconds for row in shown) or 1.0
     height = BAR * len(shown) + 4
@@ -46,8 +46,7 @@ def _bars(row: KernelRow, number: int, longest: float) -> Iterator[str]:
 
 
 def turns_drawing(turns: Turns) -> str:
-    """Turns from the first to the last, by their ratios, with a line at no gain and a broken one
-    at the median."""
+    """Runs in order, by their ratios, with a line at no gain and a dashed one at the median."""
     ratios = [a / b for a, b in turns.times]
     low, high = min(*ratios, 1 / MARGIN), max(*ratios, MARGIN)
     left, right = 70, WIDTH - 110

@@ -1,4 +1,4 @@
-"""What tuning found as one HTML page; nothing is loaded from elsewhere."""
+"""Tuning results as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from modelcc.report.html_page import html_page, html_table
 from modelcc.tune.turns import Turns
 
 NODES = 3
-"""Of the nodes that share a kernel so many are named; all are in its tooltip."""
+"""Number of nodes sharing a kernel that are named; all are in its tooltip."""
 
 _STYLE = """
 td { vertical-align: top } td.n { white-space: nowrap }
@@ -118,8 +118,7 @@ def _kernel(row: KernelRow) -> tuple[str, ...]:
 
 
 def compared(default: str, best: str) -> str:
-    """Both schedules one above the other, what is not in the other marked; one if they are
-    equal."""
+    """Both schedules one above the other, differences marked; a single one if they are equal."""
     if default == best:
         return f"<code class='old'>{escape(default)}</code>"
     sides = _fields(default), _fields(best)
@@ -133,7 +132,7 @@ def compared(default: str, best: str) -> str:
 
 
 def _fields(schedule: str) -> list[str]:
-    """Pieces of a schedule that are the same or differ as a whole."""
+    """Pieces of a schedule that are compared as units."""
     return re.findall(r"\w+: \d+|\w+=[\w.]+|\w+|\W", schedule)
 
 

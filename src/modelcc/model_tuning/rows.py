@@ -1,5 +1,5 @@
-"""What tuning found of each kernel: its default beside the fastest schedule, and why that was taken
-or not."""
+"""Tuning results per kernel: its default and the fastest schedule, and why that was accepted or
+not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class KernelRow:
     """A distinct kernel: ``seconds`` of a call by ``default``, ``share`` of the time of all
     kernels; the ``best`` schedule measured is ``gain`` times as fast (the default itself: 1.0).
 
-    ``measured`` and ``failed`` count candidates, of earlier runs too.
+    ``measured`` and ``failed`` count candidates, including earlier runs.
     """
 
     key: str
@@ -40,12 +40,12 @@ class KernelRow:
 
     @property
     def saved(self) -> float:
-        """Seconds of a run of the model that the best schedule saves by itself."""
+        """Seconds per run of the model that the best schedule saves by itself."""
         return self.calls * (self.seconds - self.own)
 
 
 def kernel_rows(tuning: Tuning) -> tuple[KernelRow, ...]:
-    """Kernels by the time that is saved, those of which most time is taken first among equals."""
+    """Kernels by the time saved, then by their share of the time."""
     total = sum(one.task.calls * one.seconds for one in tuning.kernels)
     rows = (_row(one, tuning, total) for one in tuning.kernels)
     return tuple(sorted(rows, key=lambda row: (not row.taken, -row.saved, -row.share)))
@@ -60,7 +60,7 @@ def set_aside(tuning: Tuning) -> Iterator[tuple[SearchResult, Measurement]]:
 
 
 def earlier_trials(tuning: Tuning) -> Iterator[Measurement]:
-    """Choices above kernels that only earlier runs tried."""
+    """Choices above kernels that were tried by earlier runs only."""
     own = {trial.text for trial in tuning.trials}
     yield from (m for text, m in tuning.known.get("model", {}).items() if text not in own)
 
@@ -88,7 +88,7 @@ def _row(found: SearchResult, tuning: Tuning, total: float) -> KernelRow:
 def _verdict(
     found: SearchResult, tuning: Tuning, known: Mapping[str, Measurement]
 ) -> tuple[str, float, str]:
-    """The best schedule, its gain, and what became of it."""
+    """The best schedule, its gain, and the verdict on it."""
     default = print_schedule(found.task.default)
     if found.task.key in tuning.schedules:
         return print_schedule(found.best), found.gain, "taken"

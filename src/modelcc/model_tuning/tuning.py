@@ -1,5 +1,5 @@
-"""Tuning a model: layouts and algorithms in the whole model, schedules kernel by kernel, then all
-together."""
+"""Tuning of a model: layouts and algorithms in the whole model, schedules kernel by kernel, then
+all together."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from modelcc.tune.search import Search, SearchResult, over_default
 from modelcc.tune.turns import Run, Turns, clock_for, in_turns
 
 SHARE = 0.8
-"""Of the budget until candidates are measured; the rest is for the model as a whole, which may take
+"""Fraction of the budget for measuring candidates; the rest is for the whole model, which may take
 longer."""
 
 LEAST_BUDGET = 5.0
-"""Seconds in which something can be measured at all."""
+"""Minimum seconds in which anything can be measured."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How far tuning is: ``kernels`` were measured; seconds of a run by ``default`` (0: not known
-    yet), and of one with the ``best`` so far, if gains of kernels add up."""
+    """Progress of tuning: ``kernels`` measured; seconds of a run by ``default`` (0: unknown yet),
+    and with the ``best`` so far, assuming that gains of kernels add up."""
 
     default: float
     best: float
@@ -45,8 +45,8 @@ class Standing:
 
 @dataclass(frozen=True)
 class TuningRequest:
-    """What to tune, on which inputs, and for about how many seconds; ``database`` is the file to
-    keep measurements in."""
+    """What to tune, on which inputs, with a budget in seconds; ``database`` is the file to store
+    measurements in."""
 
     model: ModelSource
     options: Options
@@ -59,8 +59,8 @@ class TuningRequest:
 
 @dataclass(frozen=True)
 class Together:
-    """The model by default and with so many ``schedules`` and lines ``above`` kernels in turns, and
-    whether that was faster."""
+    """The default model and that with this number of ``schedules`` and lines ``above`` kernels,
+    interleaved, and whether the latter was faster."""
 
     schedules: int
     above: int
@@ -70,13 +70,12 @@ class Together:
 
 @dataclass(frozen=True)
 class Tuning:
-    """What was found: kernels by the time they take, the schedules that were taken, lines ``above``
-    kernels by what they begin with, and seconds of a run of the model by default and with all
-    that.
+    """Results: kernels by the time they take, the accepted schedules, lines ``above`` kernels by
+    prefix, and seconds of a run of the model by default and with all of these.
 
-    ``trials`` are of choices above kernels, ``attempts`` of all together, the last one taken.
-    ``known`` is what the database has of the kernels and, as ``model``, of such choices: measured
-    in this run or before.  ``spent`` are seconds of tuning.
+    ``trials`` are of choices above kernels, ``attempts`` of all together, the last one accepted.
+    ``known`` are measurements in the database of the kernels and, as ``model``, of such choices,
+    from this run or earlier ones.  ``spent`` are seconds of tuning.
     """
 
     machine: str
@@ -95,7 +94,7 @@ class Tuning:
 
     @property
     def gain(self) -> float:
-        """How many times faster the model is."""
+        """Speedup of the model."""
         return self.default / self.tuned
 
     @property
@@ -105,11 +104,11 @@ class Tuning:
 
 
 def tune_model(request: TuningRequest) -> Tuning:
-    """Search schedules for the kernels of a model, take those with which it ran faster than by
-    default, in turns with it, and note them in the database.
+    """Searches schedules for the kernels of a model, accepts those with which it ran faster than by
+    default, in interleaved runs, and stores them in the database.
 
-    They take the place of what was chosen for these kernels, by tuning other models perhaps.
-    It may be stopped at any moment and goes on where it was.  :class:`ModelError` if the target
+    They replace earlier choices for these kernels, possibly from tuning other models.
+    It may be interrupted at any moment and resumes there.  :class:`ModelError` if the target
     has no kernels to measure, the budget is too small, or schedules are given.
     """
     if request.budget < LEAST_BUDGET:
@@ -166,7 +165,7 @@ def _choosing(
 def _known(
     database: Database, machine: str, found: Sequence[SearchResult], key: str
 ) -> dict[str, Mapping[str, Measurement]]:
-    """What was measured of kernels, by their keys, and of the model as a whole."""
+    """Measurements of kernels, by their keys, and of the model as a whole."""
     own = {
         one.task.key: over_default(database.measurements(machine, one.task.key), one.task.default)
         for one in found
@@ -176,8 +175,8 @@ def _known(
 
 @dataclass
 class _Recorder:
-    """Keeps what is heard of trials and kernels, and tells the request how it stands;
-    ``seconds`` are of a run by default."""
+    """Records trials and kernels, and reports progress to the request; ``seconds`` are of a run by
+    default."""
 
     request: TuningRequest
     database: Database
@@ -188,7 +187,7 @@ class _Recorder:
     saved: dict[str, float] = field(default_factory=dict[str, float])
 
     def trial(self, trial: Trial) -> None:
-        """The first one of some lines is kept in the database, as the model's."""
+        """The first trial of some lines is stored in the database, as the model's."""
         self.trials.append(trial)
         if self.key:
             default, ratio = trial.turns.first, trial.turns.ratio
@@ -220,7 +219,7 @@ def _together(
     """With the schedules and lines ``above`` with which the model is clearly faster than by
     ``default``.
 
-    Where it is not with all schedules, half of them are left out, those that save least, and so on.
+    If it is not with all schedules, the half that saves least is dropped, and so on.
     """
     clock = clock_for(options.threads)
     better = [one for one in found if one.best != one.task.default]
