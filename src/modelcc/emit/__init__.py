@@ -1,1 +1,1 @@
-"""A model in any form, for whoever asks: levels, code, C in a folder."""
+"""Output of a model in any form: levels, code, a folder of C."""

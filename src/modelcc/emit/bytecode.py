@@ -31,8 +31,8 @@ def emit_bytecode(
 ) -> Emission:
     """``source`` (a model called ``name``, or a program of ``level``) as bytecode.
 
-    :class:`ModelError` for what has no form in it, and, given lists of a firmware's ``kernels``,
-    for what has no kernel there.
+    :class:`ModelError` for unsupported steps, and, given lists of a firmware's ``kernels``, for
+    those without a kernel there.
     """
     encoded = _encoded(source, level, name, target, options, config, observer)
     if kernels:
@@ -50,7 +50,7 @@ def deliver_interpreter(
     config: BuildConfig,
     observer: Observer | None = None,
 ) -> Delivery:
-    """The interpreter in C with the kernels that ``source`` needs, and those of lists."""
+    """The interpreter in C with the kernels that ``source`` needs, and those in the lists."""
     encoded = _encoded(source, level, name, target, options, config, observer)
     files = interpreter_files(merged(encoded.kernels, _known(kernels)), target.name)
     return Delivery(files, encoded.arena, len(encoded.data), 0)

@@ -21,8 +21,8 @@ from modelcc.targets.native.c_target import CTarget
 
 @dataclass(frozen=True)
 class Delivery:
-    """The files of a folder, and bytes that its functions want: of the arena (an expression of
-    named dimensions, if there are), of weights, and of states."""
+    """The files of a folder, and the memory its functions need in bytes: the arena (an expression
+    of named dimensions, if any), weights, and states."""
 
     files: tuple[File, ...]
     arena: Index
@@ -41,7 +41,8 @@ def deliver(
 ) -> Delivery:
     """The folder for ``source`` (a model, or a program of ``level``).
 
-    :class:`ModelError` if the target writes no C, or something of the model has no form in C.
+    :class:`ModelError` if the target has no C output, or part of the model cannot be expressed in
+    C.
     """
     if not isinstance(target, CTarget):
         raise ModelError(f"target {target.name!r} writes no C", (), "leave --target out")
@@ -62,7 +63,7 @@ def planned(
     config: BuildConfig,
     observer: Observer | None = None,
 ) -> tuple[Program, DeliveryRequest]:
-    """The program that is delivered of ``source``, and the request with what its graph says."""
+    """The program to be delivered of ``source``, and the request completed by its graph."""
     graphs: list[Graph] = []
 
     def note(run: StageRun) -> None:

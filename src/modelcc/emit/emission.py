@@ -1,4 +1,4 @@
-"""Any form of a model on its way through the compiler: texts of levels, and what targets print."""
+"""Any form of a model along the pipeline: text of levels, and output of targets."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ from modelcc.targets.triton.program import triton_source
 
 STABLEHLO, ONNX = "stablehlo", "onnx"
 EXCHANGED = (STABLEHLO, ONNX)
-"""The graph as others read it."""
+"""The graph in exchange formats."""
 
 BYTECODE, INTERPRETER = "bytecode", "interpreter"
-"""A program for the interpreter of microcontrollers, and that with the program's kernels."""
+"""Bytecode for the microcontroller interpreter, and the interpreter with the program's kernels."""
 
 GPU_CODE = ("ptx", "cubin", "sass")
-"""NVIDIA's assembly, its machine code, and that as text."""
+"""NVIDIA's assembly, its machine code, and its disassembly."""
 
 SPIRV = "spirv"
-"""Kernels as a module for runtimes of OpenCL."""
+"""Kernels as a module for OpenCL runtimes."""
 
 TRITON = "triton"
 """A model's kernels in Triton, and Python that launches them."""
 
 MSL = "msl"
-"""Kernels in Metal's shading language."""
+"""Kernels in the Metal shading language."""
 
 WEB, WGSL = "web", "wgsl"
-"""A page that runs the model in a browser, and the kernels in it."""
+"""A page that runs the model in a browser, and its kernels."""
 
 FORMS = (
     "graph",
@@ -84,13 +84,13 @@ FORMS = (
     WGSL,
     WEB,
 )
-"""Everything that can be printed, from the model to the machine."""
+"""Everything that can be emitted, from the model to machine code."""
 
 SOURCES = ("llvm", "c", MSL)
-"""Forms that are a target's source language."""
+"""Forms that are source languages of targets."""
 
 INTEGERS = (DequantizeLinear,)
-"""Ops that are kept where others read the graph, so that constants stay integers."""
+"""Ops that are not folded in exchange formats, so that constants stay integers."""
 
 _SUFFIX: Mapping[str, str] = {
     STABLEHLO: ".mlir",
@@ -114,7 +114,7 @@ _SUFFIX: Mapping[str, str] = {
     WEB: "",
 }
 _LINKED = ("obj", "so")
-"""What others link and load."""
+"""Forms to be linked or loaded."""
 
 _BINARY = (ONNX, "cubin", SPIRV, "obj", "so", BYTECODE)
 
@@ -130,12 +130,12 @@ class Emission:
 
 
 def is_binary(form: str) -> bool:
-    """Whether a terminal cannot show it."""
+    """Whether it is not text."""
     return form in _BINARY
 
 
 def suffix_of(form: str) -> str:
-    """What the name of a file that holds ``form`` ends with."""
+    """The file suffix of ``form``."""
     return LEVELS[form].suffix if form in LEVELS else _SUFFIX[form]
 
 
@@ -150,7 +150,7 @@ def emit(
 ) -> Emission:
     """``source`` (a model, or a program of ``level``) in ``form``.
 
-    :class:`ModelError` if the target does not know the form, or it lies before the level.
+    :class:`ModelError` if the target does not support the form, or it precedes the level.
     """
     check_form(form, level, target)
     target = target.for_linking() if form in _LINKED else target
@@ -199,7 +199,7 @@ def check_form(form: str, level: str | None, target: Target) -> None:
 
 
 def stablehlo_text(graph: Graph) -> str:
-    """The graph without what is constant or unused; :class:`ModelError` lists what has no form."""
+    """The simplified graph; :class:`ModelError` lists unsupported nodes."""
     if graph.interface is not None and not graph.interface.is_plain:
         message = "arguments or results that are no tensors have no form in StableHLO"
         raise ModelError(message, (graph.name,))
@@ -207,9 +207,10 @@ def stablehlo_text(graph: Graph) -> str:
 
 
 def onnx_model(graph: Graph) -> bytes:
-    """The graph without what is constant or unused, as a file of ONNX.
+    """The simplified graph as an ONNX file.
 
-    :class:`ModelError` lists what has no form, or says that the constants are too many for a file.
+    :class:`ModelError` lists unsupported nodes, or says that the constants are too large for a
+    file.
     """
     simple = simplified(graph, INTEGERS)
     room = sum(constant.nbytes for constant in simple.constants.values())
@@ -221,13 +222,13 @@ def onnx_model(graph: Graph) -> bytes:
 
 
 def write_simplified(graph: Graph, path: Path) -> tuple[Path, ...]:
-    """The graph without what is constant or unused, as a file of ONNX; the files written."""
+    """Writes the simplified graph as an ONNX file; returns the files written."""
     return write_onnx(simplified(graph, INTEGERS), path)
 
 
 def simplified(graph: Graph, keep: tuple[type[Op], ...] = ()) -> Graph:
-    """The graph that is written for others: without what is constant, but for ops to ``keep``, or
-    unused."""
+    """The graph for export: after constant folding, except of ops to ``keep``, and dead code
+    elimination."""
     for step in (FoldConstants(keep=keep), CommonSubexpressions(), DeadCode()):
         graph = in_bodies(step)(graph)
     return graph
@@ -249,7 +250,7 @@ def read_level(path: Path, level: str, constants: Path | None) -> Any:
 
 
 def parse_modules(name: str, text: str) -> tuple[Module, ...]:
-    """The modules of a text that ``--emit llvm`` wrote, or one module called ``name``."""
+    """The modules of a text written by ``--emit llvm``, or one module called ``name``."""
     parts = re.split(rf"^{re.escape(MODULE_LINE)}(.*)\n", text, flags=re.MULTILINE)
     if len(parts) == 1:
         return (Module(name, text),)
@@ -275,9 +276,9 @@ def _run(
 
 
 def entering_block(level: str | None) -> str:
-    """The block of the pipeline that a program of ``level`` (None: a model) enters at.
+    """The pipeline block at which a program of ``level`` (None: a model) enters.
 
-    :class:`ModelError` for levels that are no whole program.
+    :class:`ModelError` for levels that are not whole programs.
     """
     if level is None:
         return "import"
@@ -289,7 +290,7 @@ def entering_block(level: str | None) -> str:
 
 
 def resumed(stages: tuple[PipelineStage, ...], level: str | None) -> tuple[PipelineStage, ...]:
-    """Those of ``stages`` that are left to run on a program of ``level``."""
+    """The remaining ``stages`` for a program of ``level``."""
     entering = entering_block(level)
     blocks = [stage.block for stage in stages]
     return from_block(stages, entering) if entering in blocks else ()

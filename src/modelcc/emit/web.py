@@ -23,7 +23,7 @@ def deliver_page(
 ) -> Delivery:
     """The folder for ``source`` (a model called ``name``, or a program of ``level``).
 
-    :class:`ModelError` for sizes that are not given and steps that depend on data.
+    :class:`ModelError` for unspecified sizes and data-dependent steps.
     """
     if not isinstance(target, WebgpuTarget):
         hint = "--target webgpu"
