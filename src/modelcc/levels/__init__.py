@@ -1,1 +1,1 @@
-"""The levels as text, and what they mean."""
+"""Text forms of the levels, and their semantics."""

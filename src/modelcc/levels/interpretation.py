@@ -1,4 +1,4 @@
-"""The meaning of a program on any level: the reference interpreter that fits it."""
+"""Semantics of a program on any level: its reference interpreter."""
 
 from __future__ import annotations
 

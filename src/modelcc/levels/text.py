@@ -1,6 +1,7 @@
-"""The levels as text: written, and read back with their constants beside them.
+"""Printing and parsing of levels, with constants in a separate file.
 
-Constants are no text: beside ``model.graph.mlir`` a file ``model.graph.npz`` holds them by digest.
+Constants are not in the text: next to ``model.graph.mlir`` a file ``model.graph.npz`` holds them by
+digest.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ Functions = tuple[Function, ...]
 
 @dataclass(frozen=True)
 class Level:
-    """One level: the block of the pipeline it comes before, and the one that it enters when read
-    back, None if it cannot."""
+    """One level: the pipeline block it precedes, and the one at which it enters when read back,
+    None if it cannot."""
 
     name: str
     suffix: str
@@ -79,7 +80,8 @@ def level_text(program: Any) -> str:
 def parse_level(
     level: str, text: str, constants: Mapping[str, Constant], dialects: tuple[Dialect, ...]
 ) -> Any:
-    """What ``text`` spells, verified; :class:`ModelError` with line and column if malformed."""
+    """The program parsed from ``text``, verified; :class:`ModelError` with line and column if
+    malformed."""
     match level:
         case "graph":
             program: Any = parse_graph(text, constants, dialects)
@@ -106,10 +108,10 @@ def _verify_placed(program: Program, wanted: bool) -> None:
 
 
 def verify_level(program: object, before: object = None) -> None:
-    """Raise :class:`ModelError` if a program breaks a rule of its level.
+    """Raises :class:`ModelError` if a program violates a rule of its level.
 
-    ``before`` is the well-formed program that it was made from: what did not change is not
-    verified again.
+    ``before`` is the valid program that it was derived from: unchanged parts are not verified
+    again.
     """
     match program:
         case Graph():
@@ -135,20 +137,20 @@ def constants_of(program: object) -> dict[str, Constant]:
 
 
 def constants_path(text: Path) -> Path:
-    """Where the constants of a text file are."""
+    """The constants file of a text file."""
     return text.with_suffix(".npz")
 
 
 def write_constants(path: Path, constants: Mapping[str, Constant]) -> None:
-    """Write each constant under its digest and element type."""
+    """Writes each constant under its digest and element type."""
     arrays = {f"{d}.{dtype_of(c.data)}": _plain(c.data) for d, c in constants.items()}
     write_npz(path, arrays)
 
 
 def read_constants(path: Path) -> dict[str, Constant]:
-    """What :func:`write_constants` wrote, by digest; nothing if there is no such file.
+    """Reads the result of :func:`write_constants`, by digest; empty if there is no such file.
 
-    :class:`ModelError` if it is no such file, or what it holds has changed.
+    :class:`ModelError` if the file is invalid, or its contents have changed.
     """
     if not path.is_file():
         return {}
@@ -170,7 +172,7 @@ def read_constants(path: Path) -> dict[str, Constant]:
 
 
 def _plain(data: Array) -> Array:
-    """``data`` in a type that .npy files know."""
+    """``data`` in a dtype that .npy files support."""
     if data.dtype == object:
         return data.astype(str)
     known = np.dtype(f"u{data.dtype.itemsize}") if data.dtype.kind == "V" else data.dtype
