@@ -1,4 +1,4 @@
-"""Inputs to run a model on, from NumPy's files."""
+"""Inputs to run a model on, from NumPy files."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from modelcc.ir.types import Array, DType, TensorType, dtype_of
 def read_feeds(
     items: Sequence[str], types: Mapping[str, TensorType]
 ) -> tuple[dict[str, Array], list[str]]:
-    """Arrays of ``name=file.npy`` items by input name, and the inputs that none is for.
+    """Arrays of ``name=file.npy`` items by input name, and the inputs without one.
 
-    ``file.npz`` without a name gives several; a lone ``file.npy`` is for a lone input.
+    ``file.npz`` without a name has several; a single ``file.npy`` is for a single input.
     """
     found: dict[str, Array] = {}
     for item in items:
@@ -44,7 +44,7 @@ def _only_input(types: Mapping[str, TensorType], item: str) -> str:
 
 
 def _checked(name: str, array: Array, types: Mapping[str, TensorType]) -> Array:
-    """``array`` in the element type of the input ``name``, if it fits that."""
+    """``array`` in the element type of the input ``name``, checked to fit."""
     if name not in types:
         raise ModelError(f"there is no input {name!r}", (), f"inputs are {', '.join(types)}")
     wanted = types[name]
@@ -60,7 +60,7 @@ def _checked(name: str, array: Array, types: Mapping[str, TensorType]) -> Array:
 
 
 def _named(array: Array, wanted: DType) -> Array:
-    """Elements as ``wanted``, if a file says nothing of them but their size: it has no name for
+    """Elements reinterpreted as ``wanted``, if the file has only their size: it has no name for
     bf16 and the like, which NumPy then reads as bytes."""
     unnamed = array.dtype.kind == "V" and array.dtype.names is None and array.dtype.itemsize > 0
     if unnamed and wanted.numpy.kind == "V" and wanted.numpy.itemsize == array.dtype.itemsize:
@@ -83,7 +83,8 @@ def _load_npz(path: Path) -> dict[str, Array]:
 
 
 def read_file(path: Path) -> Array | dict[str, Array]:
-    """The array of a file, or those of several by name; :class:`ModelError` says what is wrong."""
+    """The array of a file, or those of several by name; :class:`ModelError` if it cannot be
+    read."""
     try:
         return read_arrays(path)
     except OSError as error:
@@ -107,4 +108,4 @@ def _unreadable(path: Path) -> ModelError:
 
 
 _HEADER = 1024
-"""Bytes of an .npy file that its description is in."""
+"""Bytes of an .npy file that contain its header."""

@@ -1,7 +1,7 @@
 """NumPy's files: named arrays as .npz, and reading them.
 
-``numpy.savez`` takes the names as keywords, so that no array can be called ``file``, and whether it
-may pickle is a keyword in some versions of NumPy and the name of an array in others.
+``numpy.savez`` takes the names as keywords, so no array can be called ``file``, and
+``allow_pickle`` is an option in some versions of NumPy and an array's name in others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from modelcc.ir.types import Array
 
 
 def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Write ``arrays`` to ``path``; arrays of texts become NumPy's own, nothing is pickled.
+    """Writes ``arrays`` to ``path``; string arrays become NumPy's own, nothing is pickled.
 
     ``OSError`` if the file cannot be written.
     """
@@ -29,14 +29,13 @@ def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
 
 
 class DamagedFileError(ValueError):
-    """A file holds no arrays of NumPy's that can be read."""
+    """A file without readable NumPy arrays."""
 
 
 def read_arrays(path: Path) -> Array | dict[str, Array]:
     """The array of a .npy file, or those of a .npz by name; nothing is unpickled.
 
-    ``OSError`` if the file cannot be read, :class:`DamagedFileError` if it holds anything else, or
-    says that it holds more than there is.
+    ``OSError`` if the file cannot be read, :class:`DamagedFileError` if it is invalid or truncated.
     """
     try:
         loaded: Any = np.load(path, allow_pickle=False)
@@ -46,7 +45,7 @@ def read_arrays(path: Path) -> Array | dict[str, Array]:
             found = {name: archive[name] for name in archive.files}
     except OSError:
         raise
-    except Exception as error:  # NumPy, zipfile and zlib raise whatever the bytes lead them to
+    except Exception as error:  # NumPy, zipfile and zlib may raise anything on invalid bytes
         raise DamagedFileError(f"{path} is damaged: {error}") from error
     wrong = [name for name, array in found.items() if not isinstance(array, np.ndarray)]
     if wrong:

@@ -1,4 +1,4 @@
-"""Sizes of the named dimensions of a placed program, for reports of it."""
+"""Sizes of the named dimensions of a placed program, for its reports."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from modelcc.ir.program import Program, checks
 
 
 def usual_sizes(program: Program, given: Mapping[str, int]) -> dict[str, int]:
-    """Sizes for a report of a placed program: those ``given``, modest ones for others."""
+    """Sizes for a report of a placed program: the ``given`` ones, moderate ones for others."""
     shapes = [program.types[name].shape for name in program.inputs]
     constraints = [check.condition for check in checks(program)]
     return nominal_sizes(program.dims, given, shapes, constraints)
 
 
 def greatest_sizes(program: Program) -> dict[str, int]:
-    """Of the dimensions that have a bound."""
+    """Upper bounds of the bounded dimensions."""
     return {name: known.hi for name, known in program.dims.items() if isinstance(known.hi, int)}

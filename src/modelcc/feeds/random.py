@@ -23,20 +23,20 @@ from modelcc.passes.graph.assert_sizes import AssertSizes
 from modelcc.passes.graph.bound_dimensions import BoundDimensions
 
 MOVING = (Cast, Identity, Concat, Expand, Reshape, Slice, Transpose)
-"""Ops whose result holds their operand's numbers, elsewhere or in another type."""
+"""Ops whose result contains their operand's numbers, moved or converted."""
 
 HOSTILE = (-(2**63), -(2**31) - 1, -(2**31), 2**31, 2**40, 2**62, 2**63 - 1)
-"""Integers that are no index of anything."""
+"""Integers that are not valid indices."""
 
 HOSTILE_FLOATS = (float("nan"), float("inf"), float("-inf"), 1e30)
 
 LEADING_EXTENT, INNER_EXTENT = 2, 64
-"""Sizes given to named dimensions that are not bound: small batches, and pictures and sequences
-that windows fit into."""
+"""Sizes of unbounded named dimensions: small batches, and images and sequences that windows fit
+into."""
 
 
 TRIED = 1 << 12
-"""Combinations of sizes that are tried until all constraints are met."""
+"""Maximum combinations of sizes that are tried until all constraints are met."""
 
 
 def nominal_sizes(
@@ -45,11 +45,11 @@ def nominal_sizes(
     shapes: Iterable[Sequence[Index]],
     constraints: Iterable[Condition] = (),
 ) -> dict[str, int]:
-    """A number for every named dimension: as ``given``, else a modest one within its bounds.
+    """A number for every named dimension: as ``given``, else a moderate one within its bounds.
 
-    ``shapes`` are those of the inputs: dimensions that lead one are taken for batches.  The
-    ``constraints`` on these dimensions are met if numbers that meet them are found easily.
-    :class:`ModelError` for a ``given`` name that is none.
+    ``shapes`` are those of the inputs: leading dimensions are taken for batches.  The
+    ``constraints`` on these dimensions are met if a solution is found easily.  :class:`ModelError`
+    for an unknown ``given`` name.
     """
     unknown = [name for name in given if name not in dims]
     if unknown:
@@ -69,7 +69,7 @@ def nominal_sizes(
 
 
 def size_constraints(graph: Graph) -> tuple[Bounds, tuple[Condition, ...]]:
-    """Bounds of the dimensions of ``graph``, and what every run asserts of them."""
+    """Bounds of the dimensions of ``graph``, and the constraints that every run asserts."""
     checked = AssertSizes()(BoundDimensions()(graph))
     reads = (node.op for node in checked.nodes if isinstance(node.op, ReadSize))
     dims = {name: known for name, known in checked.dims.items() if name in graph.dims}
@@ -83,7 +83,8 @@ def _mentions(condition: Condition) -> frozenset[str]:
 def _meeting(
     wishes: Mapping[str, int], known: Mapping[str, int], due: Sequence[Condition], dims: Bounds
 ) -> Iterator[dict[str, int] | None]:
-    """``known`` with sizes near ``wishes`` that meet what is ``due``; None for each dead end."""
+    """``known`` extended by sizes near ``wishes`` that meet the constraints ``due``; None for each
+    dead end."""
 
     def candidates(
         name: str, sizes: Mapping[str, int], later: Iterable[Sequence[Condition]]
@@ -96,8 +97,8 @@ def _meeting(
 def _candidates(
     name: str, wish: int, known: Mapping[str, int], due: Iterable[Sequence[Condition]], dims: Bounds
 ) -> Iterator[int]:
-    """Sizes within bounds to try: the one wished for, what constraints of one unknown say, then
-    others, those near ``wish`` first."""
+    """Candidate sizes within bounds: the preferred one, solutions of constraints with one unknown,
+    then others, those near ``wish`` first."""
     if wish == _within(dims[name], wish) and wish >= 0:
         yield wish
     others = _other_candidates(name, wish, known, chain.from_iterable(due))
@@ -107,7 +108,7 @@ def _candidates(
 def _other_candidates(
     name: str, wish: int, known: Mapping[str, int], due: Iterable[Condition]
 ) -> Iterable[int]:
-    """What constraints of one unknown say, then numbers that are met elsewhere."""
+    """Solutions of constraints with one unknown, then numbers that occur elsewhere."""
     solved: list[int] = []
     near = {1, 2, 3, *(1 << n for n in range(2, 12)), *known.values()}
     for condition in due:
@@ -136,9 +137,9 @@ def random_feeds(
     limits: Mapping[str, int] | None = None,
     hostile: bool = False,
 ) -> dict[str, Array]:
-    """Normal floats, integers below ``limits`` (2 where that has none), for each input.
+    """Normal floats, integers below ``limits`` (2 if there is none), for each input.
 
-    ``hostile`` ones have a few numbers among them that no index or size should be.
+    ``hostile`` ones contain some numbers that are invalid as indices or sizes.
     """
     generator = np.random.default_rng(seed)
     below = limits or {}
@@ -150,7 +151,7 @@ def random_feeds(
 
 
 def _spoilt(array: Array, limit: int, generator: np.random.Generator) -> Array:
-    """``array`` with one element in eight, and at least one, out of any range."""
+    """``array`` with one element in eight, and at least one, out of range."""
     if array.dtype.kind not in "iuf" or not array.size:
         return array
     if array.dtype.kind == "f":
@@ -159,7 +160,7 @@ def _spoilt(array: Array, limit: int, generator: np.random.Generator) -> Array:
         own = np.iinfo(array.dtype)
         near = (limit, -limit - 1, -1)
         values = np.array([v for v in (*near, *HOSTILE) if own.min <= v <= own.max], array.dtype)
-    if not values.size:  # whatever these few bits hold is in range
+    if not values.size:  # all values of this narrow type are in range
         return array
     result = array.copy()
     places = generator.choice(array.size, max(1, array.size // 8), replace=False)
@@ -181,9 +182,9 @@ def _random(
 
 
 def index_limits(graph: Graph) -> dict[str, int]:
-    """For integer inputs that index a table or are compared with its numbers, how many there are.
+    """For integer inputs that index a table or are compared with its indices, the table's extent.
 
-    Inputs are followed through ops that only move or cast them.
+    Inputs are traced through ops that only move or cast them.
     """
     readers = graph.consumers()
     found = {name: _index_limit(graph, readers, name) for name in graph.inputs}
