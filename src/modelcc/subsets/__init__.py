@@ -1,1 +1,1 @@
-"""Other people's machines and runtimes as tables: which operators of TFLite they take."""
+"""Tables of the TFLite operators that other machines and runtimes support."""

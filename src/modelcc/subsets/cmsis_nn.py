@@ -1,4 +1,4 @@
-"""CMSIS-NN 7: the operators that it computes for TensorFlow Lite for Microcontrollers."""
+"""CMSIS-NN 7: the operators that it implements for TensorFlow Lite for Microcontrollers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Coral's Edge TPU as its documentation lists it ("TensorFlow models on the Edge TPU")."""
+"""Coral's Edge TPU as documented ("TensorFlow models on the Edge TPU")."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INDICES = ("INT32", "INT64")
 
 
 def _bytes(view: OperatorView) -> str:
-    """Activations and weights of 8 bits; biases, extents and axes are of 32."""
+    """8-bit activations and weights; biases, extents and axes are 32-bit."""
     first = [t for t in (view.data,) if t is not None]
     found = [t for t in (*first, *view.outputs) if t.type not in _BYTES]
     found += [t for t in _others(view) if t.type not in (*_BYTES, *_INDICES)]
@@ -41,7 +41,7 @@ def _scaled(view: OperatorView) -> str:
 
 
 def _three_axes(view: OperatorView) -> str:
-    """Only the three innermost axes are longer than 1, of tensors that a call computes."""
+    """Only the three innermost axes of activations may be longer than 1."""
     for tensor in view.tensors:
         outer = shape_of(tensor)[:-3]
         if tensor.data is None and math.prod(outer) > 1:

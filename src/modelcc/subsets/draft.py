@@ -1,4 +1,4 @@
-"""A subgraph that is being changed: new tensors and operators."""
+"""A subgraph being rewritten: new tensors and operators."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from modelcc.subsets.view import OperatorView, Shape
 
 @dataclass(frozen=True)
 class Draft:
-    """New operators in the place of ``view``'s, and the tensors between them."""
+    """New operators replacing ``view``'s, and the tensors between them."""
 
     view: OperatorView
     subgraph: TfliteSubgraph
@@ -38,7 +38,7 @@ class Draft:
         return self.view.operator.inputs[place]
 
     def tensor(self, like: TfliteTensor, shape: Shape, data: Array | None = None) -> int:
-        """A new tensor of the type and scale of another."""
+        """A new tensor with the type and scale of another."""
         name = f"{self.view.outputs[0].name}_{len(self.tensors)}"
         self.tensors.append(replace(like, name=name, shape=shape, data=data, variable=False))
         return len(self.subgraph.tensors) + len(self.tensors) - 1
@@ -46,11 +46,11 @@ class Draft:
     def constant(
         self, data: Array, like: TfliteTensor, quantization: TfliteQuantization | None
     ) -> int:
-        """A new constant of another's type, in a scale of its own."""
+        """A new constant with another's type, optionally its own scale."""
         return self.tensor(replace(like, quantization=quantization), data.shape, data)
 
     def numbers(self, values: Sequence[int] | Sequence[Sequence[int]]) -> int:
-        """A new constant of extents, axes or pads."""
+        """A new integer constant: extents, axes or pads."""
         data = np.asarray(values, np.int32)
         return self.tensor(TfliteTensor("", data.shape, "INT32", I32), data.shape, data)
 

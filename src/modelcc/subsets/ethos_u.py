@@ -1,6 +1,6 @@
-"""Arm's Ethos-U55 and Ethos-U65 as Vela 5.2 publishes what it takes (``--supported-ops-report``).
+"""Arm's Ethos-U55 and Ethos-U65 from Vela 5.2's published constraints (``--supported-ops-report``).
 
-Where the report is silent, what Vela does with such an operator decides (``conformance/ethos_u.py``
+Where the report is silent, Vela's behaviour decides (``conformance/ethos_u.py``
 compares them).
 """
 
@@ -54,7 +54,7 @@ def _arg_max(view: OperatorView) -> str:
 
 
 def _resize_factors(view: OperatorView) -> tuple[float, float]:
-    """Factors of rows and columns, as their corners or extents say."""
+    """Scale factors of rows and columns, from aligned corners or extents."""
     less = 1 if view.operator.options.get("align_corners") else 0
     data, result = shape_of(view.data)[1:3], shape_of(view.outputs[0])[1:3]
 
@@ -108,7 +108,7 @@ def _transpose(view: OperatorView) -> str:
 
 
 def _inner(data: tuple[int, ...], order: tuple[int, ...]) -> bool:
-    """Whether only the last three axes move, and those are all there is and not too long."""
+    """Whether only the last three axes are permuted, and all extents are within limits."""
     outer = len(data) - 3
     return order[:outer] == tuple(range(outer)) and math.prod(data[:outer]) == 1 and (
         max(data, default=0) <= LONGEST

@@ -1,4 +1,4 @@
-"""What Ethos-U takes of any operator, of weights and of windows."""
+"""Constraints of Ethos-U on any operator, on weights and on windows."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _PARAMETERS = MappingProxyType(
         "STRIDED_SLICE": (1, 2, 3),
     }
 )
-"""Operands that are no feature maps: extents, axes, pads."""
+"""Operands that are not feature maps: extents, axes, pads."""
 
 
 def feature_maps(view: OperatorView) -> tuple[TfliteTensor, ...]:
-    """Tensors that hold what is computed on: no parameters, biases, or states."""
+    """Feature maps: tensors except parameters, biases, and states."""
     bias = {"CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "FULLY_CONNECTED": 2, "TRANSPOSE_CONV": 3}
     aside = (*_PARAMETERS.get(view.name, ()), bias.get(view.name, -1))
     if view.name == "UNIDIRECTIONAL_SEQUENCE_LSTM":
@@ -147,7 +147,7 @@ def _weights(view: OperatorView) -> str:
 
 
 def _largest_sum(view: OperatorView, weights: TfliteTensor) -> int:
-    """Of the magnitudes of one output channel's weights."""
+    """The largest sum of weight magnitudes of an output channel."""
     assert weights.data is not None
     values = weights.data.astype(np.int64)
     axis = 3 if view.name == "DEPTHWISE_CONV_2D" else 0

@@ -1,4 +1,4 @@
-"""Limits that several tables have."""
+"""Constraints common to several tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PINNED = "an open batch is 1 with --rewrite; other extents are fixed when a mode
 
 
 def data_types(allowed: Sequence[str], change: str = "") -> Limitation:
-    """The type of the tensor that is worked on."""
+    """The dtype of the data tensor."""
 
     def broken(view: OperatorView) -> str:
         tensor = view.data or view.outputs[0]
@@ -26,7 +26,7 @@ def data_types(allowed: Sequence[str], change: str = "") -> Limitation:
 
 
 def all_types(allowed: Sequence[str], places: Sequence[int] | None = None) -> Limitation:
-    """Types of all operands and results, or of operands at ``places`` and results."""
+    """Dtypes of all operands and results, or of operands at ``places`` and results."""
 
     def broken(view: OperatorView) -> str:
         inputs = view.inputs if places is None else [view.input(p) for p in places]
@@ -37,7 +37,7 @@ def all_types(allowed: Sequence[str], places: Sequence[int] | None = None) -> Li
 
 
 def constant_operands(*places: int) -> Limitation:
-    """Operands that must be constants where they are present."""
+    """Operands that must be constant if present."""
 
     def broken(view: OperatorView) -> str:
         found = (t for p in places if (t := view.input(p)) is not None and t.data is None)
@@ -47,7 +47,7 @@ def constant_operands(*places: int) -> Limitation:
 
 
 def known_extents(first: bool = False) -> Limitation:
-    """Extents that are given; the first axis may be open unless ``first``."""
+    """Static extents; the first axis may be dynamic unless ``first``."""
 
     def broken(view: OperatorView) -> str:
         return "; ".join(filter(None, (open_extents(t, first) for t in view.tensors)))
@@ -56,7 +56,7 @@ def known_extents(first: bool = False) -> Limitation:
 
 
 def open_extents(tensor: TfliteTensor, first: bool) -> str:
-    """How extents of a tensor are open, in words."""
+    """A message about dynamic extents of a tensor."""
     if tensor.shape is None:
         return f"{tensor.name!r} has no shape"
     found = [n for n, size in enumerate(tensor.shape) if size == -1 and (n > 0 or first)]
@@ -86,7 +86,7 @@ def strides_within(least: int, most: int) -> Limitation:
 
 
 def not_along_batch(place: int = 1, words: str = "it works along the batch axis") -> Limitation:
-    """No axis in a constant operand is the first one of four."""
+    """No axis in a constant operand is the first of four."""
 
     def broken(view: OperatorView) -> str:
         rank = len(shape_of(view.data))
@@ -114,7 +114,7 @@ def kernel(view: OperatorView) -> tuple[int, int]:
 
 
 def padded(view: OperatorView) -> tuple[tuple[int, int], tuple[int, int]]:
-    """What SAME padding adds before and after rows, and columns; zeros for VALID."""
+    """SAME padding before and after rows, and columns; zeros for VALID."""
     data = shape_of(view.data)
     if view.text("padding") != "SAME" or len(data) != 4:
         return (0, 0), (0, 0)

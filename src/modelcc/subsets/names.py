@@ -1,6 +1,6 @@
-"""What subsets are called; the tables themselves need the schema of TFLite."""
+"""Names of subsets; the tables themselves need the TFLite schema."""
 
 from __future__ import annotations
 
 SUBSET_NAMES = ("coral-edgetpu", "ethos-u55", "ethos-u65", "tflm", "cmsis-nn")
-"""What ``modelcc check --target`` takes besides microcontrollers."""
+"""Values of ``modelcc check --target`` besides microcontrollers."""

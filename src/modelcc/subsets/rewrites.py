@@ -1,4 +1,4 @@
-"""Operators in the place of others, with results that are the same bit by bit."""
+"""Rewrites of operators with bit-identical results."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _NO_PADS = ((0, 0), (0, 0))
 
 @dataclass(frozen=True)
 class Rewrite:
-    """``apply`` puts operators into a draft, or returns False where it has none to put;
-    ``words`` is what it does."""
+    """``apply`` adds operators to a draft, or returns False if not applicable; ``words`` is its
+    description."""
 
     words: str
     apply: Callable[[Draft], bool]
 
 
 def _padded_data(to: Draft) -> tuple[int, Shape]:
-    """The data with what SAME adds around it by an operator of its own."""
+    """The data, explicitly padded as SAME would."""
     data, (rows, columns) = to.view.data, padded(to.view)
     assert data is not None
     shape = shape_of(data)
@@ -49,7 +49,7 @@ def _pad_apart(to: Draft) -> bool:
 
 
 def _strides_apart(to: Draft) -> bool:
-    """Strides become smaller ones, and of the result every so many pixels are kept."""
+    """Strides become smaller ones, and the result is subsampled."""
     stride = strides(to.view)
     small = tuple(max(d for d in (1, 2, _MOST_STRIDE) if s % d == 0) for s in stride)
     if small == stride or len(shape_of(to.view.data)) != 4:
@@ -66,7 +66,7 @@ def _strides_apart(to: Draft) -> bool:
 
 
 def _every(to: Draft, data: int, steps: tuple[int, int]) -> None:
-    """Pixels at multiples of ``steps``: the largest ones of windows of one pixel."""
+    """Pixels at multiples of ``steps``: max pooling with windows of one pixel."""
     options = {
         "padding": "VALID", "filter_height": 1, "filter_width": 1,
         "stride_h": steps[0], "stride_w": steps[1], "fused_activation_function": "NONE",
@@ -75,7 +75,7 @@ def _every(to: Draft, data: int, steps: tuple[int, int]) -> None:
 
 
 def _activation_apart(to: Draft) -> bool:
-    """The operator without its fused activation, and that one."""
+    """The operator without its fused activation, followed by that."""
     kind = to.view.text("fused_activation_function")
     if kind not in ("RELU", "RELU6", "RELU_N1_TO_1"):
         return False
@@ -87,7 +87,7 @@ def _activation_apart(to: Draft) -> bool:
 
 
 def _dilated_weights(to: Draft) -> bool:
-    """Dilations become weights with zeros between."""
+    """Dilations become zeros in the weights."""
     weights, (rows, columns) = to.view.input(1), dilations(to.view)
     if weights is None or weights.data is None or (rows, columns) == (1, 1):
         return False
@@ -103,7 +103,7 @@ def _dilated_weights(to: Draft) -> bool:
 
 
 def _slope_operand(to: Draft) -> bool:
-    """LEAKY_RELU's slope as PRELU's operand: 1 or -1 in a scale that is the slope."""
+    """LEAKY_RELU's slope as PRELU's operand: 1 or -1 with the slope as scale."""
     slope, data = to.view.operator.options.get("alpha"), to.view.data
     if data is None or data.quantization is None or not isinstance(slope, float) or not slope:
         return False
@@ -137,11 +137,11 @@ def _nearest_in_steps(to: Draft) -> bool:
 
 
 def _flat_mean(to: Draft) -> bool:
-    """A mean over neighbouring axes, of which the reduced ones are made one of rows."""
+    """A mean over adjacent axes, which are merged into one."""
     data, result = to.view.data, to.view.outputs[0]
     shape = shape_of(data)
     axes = axes_of(to.view.constant(1), len(shape))
-    special = len(shape) == 4 and axes == (1, 2)  # rounds in a way of its own
+    special = len(shape) == 4 and axes == (1, 2)  # has its own rounding
     if data is None or not axes or special or axes != tuple(range(axes[0], axes[-1] + 1)):
         return False
     outer, inner = math.prod(shape[: axes[0]]), math.prod(shape[axes[-1] + 1 :])
@@ -179,7 +179,7 @@ def _blocks_by_transposition(to: Draft) -> bool:
 
 
 def _kept_pixels(to: Draft) -> bool:
-    """STRIDED_SLICE of an image as SLICE, and every so many pixels of it."""
+    """STRIDED_SLICE of an image as SLICE, then subsampling."""
     data, bounds = to.view.data, [to.view.constant(n) for n in (1, 2, 3)]
     masks = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
     begin, end, steps = bounds
@@ -201,7 +201,7 @@ def _kept_pixels(to: Draft) -> bool:
 
 
 def _bounds(ends: tuple[int, ...], shape: Shape, last: int, mask: int) -> tuple[int, ...]:
-    """Begins (``last`` 0) or ends of a slice, as they count from the first element."""
+    """Starts (``last`` 0) or ends of a slice, as nonnegative indices."""
     found = ((n + size if n < 0 else min(n, size)) for n, size in zip(ends, shape, strict=True))
     return tuple(
         (shape[axis] if last else 0) if mask >> axis & 1 else n for axis, n in enumerate(found)
@@ -209,7 +209,7 @@ def _bounds(ends: tuple[int, ...], shape: Shape, last: int, mask: int) -> tuple[
 
 
 def _slices_of_indices(to: Draft) -> bool:
-    """GATHER of constant indices as slices of neighbours, put together."""
+    """GATHER with constant indices as contiguous slices, concatenated."""
     data, indices, result = to.view.data, to.view.constant(1), to.view.outputs[0]
     picked = shape_of(to.view.input(1))
     if data is None or not indices or len(picked) != 1 or to.view.number("batch_dims"):
@@ -232,7 +232,7 @@ def _slices_of_indices(to: Draft) -> bool:
 
 
 def _runs(indices: tuple[int, ...]) -> list[tuple[int, int]]:
-    """First index and length of each run of successive indices."""
+    """First index and length of each run of consecutive indices."""
     runs: list[tuple[int, int]] = []
     for index in indices:
         if runs and sum(runs[-1]) == index:
@@ -263,4 +263,4 @@ REWRITES: Mapping[str, tuple[Rewrite, ...]] = MappingProxyType(
         "GATHER": (Rewrite("SLICE, and CONCATENATION", _slices_of_indices),),
     }
 )
-"""What may be tried for each operator; one is used where all that it puts is taken."""
+"""Candidate rewrites of each operator; one is used if all its operators are supported."""

@@ -1,4 +1,4 @@
-"""A model whose operators are put so that a subset takes more of them."""
+"""Rewrites a model so that a subset supports more of its operators."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from modelcc.subsets.view import view_of
 
 @dataclass(frozen=True)
 class Rewritten:
-    """The model, and by number of subgraph and operator what was done."""
+    """The model, and the rewrites by subgraph and operator number."""
 
     model: TfliteModel
     done: dict[tuple[int, int], str]
 
 
 def rewritten(model: TfliteModel, subset: Subset) -> Rewritten:
-    """Each operator that is not taken by ones that are, where there is an exact rewrite; and a
-    leading extent that the file leaves open made 1 if the subset wants to know it."""
+    """Replaces each unsupported operator by supported ones, if there is an exact rewrite; a dynamic
+    leading extent becomes 1 if the subset requires it to be static."""
     done: dict[tuple[int, int], str] = {}
     subgraphs: list[TfliteSubgraph] = []
     for number, subgraph in enumerate(model.subgraphs):
@@ -39,7 +39,7 @@ def rewritten(model: TfliteModel, subset: Subset) -> Rewritten:
 
 
 def _wants_extents(subgraph: TfliteSubgraph, subset: Subset) -> bool:
-    """Whether more operators are taken if the leading extent is known."""
+    """Whether more operators are supported if the leading extent is static."""
     return _taken(_pinned(subgraph), subset) > _taken(subgraph, subset)
 
 
@@ -77,7 +77,8 @@ def _changed(subgraph: TfliteSubgraph, subset: Subset) -> tuple[TfliteSubgraph, 
 def _best(
     operator: TfliteOperator, subgraph: TfliteSubgraph, subset: Subset
 ) -> tuple[Draft | None, str]:
-    """The first rewrite all of whose operators are taken; None if the operator is, or none is."""
+    """The first rewrite with supported operators only; None if the operator is supported, or there
+    is none."""
     view = view_of(operator, subgraph)
     if not objections(view, subset)[0]:
         return None, ""

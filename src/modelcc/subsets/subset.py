@@ -1,4 +1,4 @@
-"""What a table of operators is."""
+"""Operator support tables."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from modelcc.subsets.view import OperatorView
 
 @dataclass(frozen=True)
 class Limitation:
-    """What operators must meet: ``broken`` tells how one does not, in words with its numbers
-    (nothing if it does), and ``change`` what of the model would help."""
+    """A constraint on operators: ``broken`` describes a violation with its numbers (empty if
+    satisfied), and ``change`` a change of the model that would help."""
 
     broken: Callable[[OperatorView], str]
     change: str = ""
@@ -19,11 +19,11 @@ class Limitation:
 
 @dataclass(frozen=True)
 class Subset:
-    """A machine or runtime that takes some operators of TFLite.
+    """A machine or runtime that supports some TFLite operators.
 
-    ``operators`` has the limits of each that it takes, ``absent`` what may take the place of
-    others.  With ``one_partition`` nothing after the first operator that is not taken runs there.
-    ``source`` is what the table is drawn from.
+    ``operators`` has the constraints of each supported one, ``absent`` substitutes for others.
+    With ``one_partition`` nothing after the first unsupported operator runs there.  ``source`` is
+    where the table is from.
     """
 
     name: str

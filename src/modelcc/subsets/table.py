@@ -1,4 +1,4 @@
-"""The subsets that there are."""
+"""All subsets."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ from modelcc.subsets.tflm import TFLM
 SUBSETS: Mapping[str, Subset] = MappingProxyType(
     dict(zip(SUBSET_NAMES, (CORAL_EDGETPU, ETHOS_U55, ETHOS_U65, TFLM, CMSIS_NN), strict=True))
 )
-"""By the names that ``modelcc check --target`` takes."""
+"""By the names of ``modelcc check --target``."""

@@ -1,4 +1,4 @@
-"""Which operators of a model a subset takes, and what of its multiplications."""
+"""Supported operators of a model, and their share of its multiplications."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from modelcc.subsets.view import OperatorView, shape_of, view_of
 
 @dataclass(frozen=True)
 class NodeVerdict:
-    """An operator by number and first result: taken if nothing speaks against it.
+    """An operator by number and first result: supported if there are no objections.
 
-    ``reasons`` are the limits that it breaks, ``changes`` what of the model would help, and
-    ``rewrite`` the exact rewrite after which it is taken.  ``behind``: nothing speaks
-    against it but that it comes after one that is not taken.
+    ``reasons`` are the violated constraints, ``changes`` changes of the model that would help, and
+    ``rewrite`` the exact rewrite after which it is supported.  ``behind``: the only objection is
+    that it comes after an unsupported one.
     """
 
     subgraph: int
@@ -40,7 +40,7 @@ class NodeVerdict:
 
 @dataclass(frozen=True)
 class SubsetReport:
-    """The verdicts of a model's operators, in the order in which they run."""
+    """The verdicts on a model's operators, in execution order."""
 
     model: str
     subset: Subset
@@ -48,23 +48,23 @@ class SubsetReport:
 
     @property
     def taken(self) -> int:
-        """How many operators are taken."""
+        """The number of supported operators."""
         return sum(node.taken for node in self.nodes)
 
     @property
     def macs(self) -> tuple[int, int]:
-        """Multiplications of the operators that are taken, and of all."""
+        """Multiplications of the supported operators, and of all."""
         return sum(n.macs for n in self.nodes if n.taken), sum(n.macs for n in self.nodes)
 
     @property
     def partitions(self) -> int:
-        """Runs of operators that are taken, one after the other."""
+        """The number of maximal runs of supported operators."""
         found = groupby(self.nodes, lambda node: (node.subgraph, node.taken))
         return sum(taken for (_, taken), _ in found)
 
 
 def check_model(model: TfliteModel, subset: Subset) -> SubsetReport:
-    """What of ``model`` is taken by ``subset``."""
+    """The verdicts of ``subset`` on ``model``."""
     nodes: list[NodeVerdict] = []
     for number, subgraph in enumerate(model.subgraphs):
         views = (view_of(op, subgraph) for op in subgraph.operators)
@@ -74,7 +74,7 @@ def check_model(model: TfliteModel, subset: Subset) -> SubsetReport:
 
 
 def objections(view: OperatorView, subset: Subset) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Limits that an operator breaks, and what would help."""
+    """Violated constraints of an operator, and changes that would help."""
     limits = subset.operators.get(view.name)
     if limits is None:
         instead = subset.absent.get(view.name, "")
@@ -94,8 +94,8 @@ def _node(view: OperatorView, subgraph: int, subset: Subset) -> NodeVerdict:
 
 
 def _first_partition(nodes: Iterable[NodeVerdict]) -> list[NodeVerdict]:
-    """Nothing that comes after the first operator that is not taken is taken; operators that make
-    numbers of the model's floats are before the partition."""
+    """Nothing after the first unsupported operator is supported; operators that quantize the
+    model's floats are before the partition."""
     found: list[NodeVerdict] = []
     stop, begun = "", False
     for node in nodes:
@@ -110,7 +110,7 @@ def _first_partition(nodes: Iterable[NodeVerdict]) -> list[NodeVerdict]:
 
 
 def multiplications(view: OperatorView) -> int:
-    """Products that are summed up, of convolutions and matrices; 0 of others."""
+    """Multiply-accumulates of convolutions and matrix products; 0 for others."""
     result = math.prod(abs(size) for size in shape_of(view.outputs[0])) if view.outputs else 0
     match view.name:
         case "CONV_2D":

@@ -1,4 +1,4 @@
-"""An operator of a TFLite file with its tensors at hand."""
+"""An operator of a TFLite file with its tensors."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class OperatorView:
 
     @property
     def name(self) -> str:
-        """What the schema calls it, CONV_2D for example."""
+        """Its name in the schema, such as CONV_2D."""
         return self.operator.name
 
     @property
     def tensors(self) -> tuple[TfliteTensor, ...]:
-        """All tensors that there are."""
+        """All present tensors."""
         return (*(t for t in self.inputs if t is not None), *self.outputs)
 
     @property
     def data(self) -> TfliteTensor | None:
-        """The tensor that is worked on: the first operand, or where the shape or axis is first
-        (TRANSPOSE_CONV, SPLIT) the one behind it."""
+        """The data tensor: the first operand, or if that is a shape or axis (TRANSPOSE_CONV,
+        SPLIT), the one after it."""
         place = {"TRANSPOSE_CONV": 2, "SPLIT": 1}.get(self.name, 0)
         return self.input(place)
 
@@ -39,16 +39,16 @@ class OperatorView:
         return self.inputs[place] if place < len(self.inputs) else None
 
     def number(self, option: str, default: int = 0) -> int:
-        """A number of the options."""
+        """A numeric option."""
         value = self.operator.options.get(option, default)
         return int(value) if isinstance(value, int | float) else default
 
     def text(self, option: str, default: str = "NONE") -> str:
-        """A name of the options: a padding, an activation."""
+        """An enumeration option: a padding, an activation."""
         return str(self.operator.options.get(option, default))
 
     def constant(self, place: int) -> tuple[int, ...] | None:
-        """The numbers of a constant operand, flat; None if it is none."""
+        """The numbers of a constant operand, flattened; None if it is not constant."""
         tensor = self.input(place)
         if tensor is None or tensor.data is None:
             return None
@@ -62,17 +62,17 @@ def view_of(operator: TfliteOperator, subgraph: TfliteSubgraph) -> OperatorView:
 
 
 def shape_of(tensor: TfliteTensor | None) -> Shape:
-    """The extents, 1 where a leading one is open, nothing where none are given."""
+    """The extents, 1 for a dynamic leading one, empty if unknown."""
     if tensor is None or tensor.shape is None:
         return ()
     return tuple(1 if n == 0 and size == -1 else size for n, size in enumerate(tensor.shape))
 
 
 def extended(shape: Shape, rank: int = 4) -> Shape:
-    """``shape`` with leading ones, so that it has ``rank`` axes at least."""
+    """``shape`` with leading ones, so that it has at least ``rank`` axes."""
     return (1,) * (rank - len(shape)) + shape
 
 
 def axes_of(numbers: tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
-    """Axes counted from the first."""
+    """Axes as nonnegative ones."""
     return tuple(sorted({axis % max(1, rank) for axis in numbers or ()}))
