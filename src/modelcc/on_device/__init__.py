@@ -1,1 +1,1 @@
-"""What a person asks of a model on a microcontroller: how long layers take, which form is best."""
+"""Analysis of a model on a microcontroller: time per layer, comparison of forms."""

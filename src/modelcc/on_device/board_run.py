@@ -24,7 +24,7 @@ def check_tools(model: EmbeddedModel) -> None:
 
 
 def run_on_board(model: EmbeddedModel, feeds: Mapping[str, Array], optimize: str) -> BoardRun:
-    """One run, by the names that the user has for inputs."""
+    """One run, with the user's names of inputs."""
     check_tools(model)
     given = {t.field: feeds[t.name].tobytes() for t in model.facts.inputs}
     with tempfile.TemporaryDirectory() as name:
@@ -33,12 +33,13 @@ def run_on_board(model: EmbeddedModel, feeds: Mapping[str, Array], optimize: str
 
 
 def input_types(model: EmbeddedModel) -> dict[str, TensorType]:
-    """By the names that the user has."""
+    """Input types by the user's names."""
     return {tensor.name: tensor.type for tensor in model.facts.inputs}
 
 
 def any_inputs(types: Mapping[str, TensorType], seed: int) -> dict[str, Array]:
-    """Random inputs: all values of bytes, small ones of wider integers, standard normal floats."""
+    """Random inputs: all values of 8-bit types, small ones of wider integers, standard normal
+    floats."""
     generator = np.random.default_rng(seed)
     return {name: _any(type_, generator) for name, type_ in types.items()}
 
@@ -53,7 +54,7 @@ def _any(type_: TensorType, generator: np.random.Generator) -> Array:
 
 
 def outputs_of(model: EmbeddedModel, found: Mapping[str, bytes]) -> dict[str, Array]:
-    """By the names that the user has."""
+    """Outputs by the user's names."""
     return {
         tensor.name: np.frombuffer(found[tensor.field], tensor.type.dtype.numpy)
         for tensor in model.facts.outputs

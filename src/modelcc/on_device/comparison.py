@@ -1,4 +1,4 @@
-"""Forms of a model side by side: built for its microcontroller, run, and their results compared."""
+"""Comparison of a model's forms: built for its microcontroller, run, and their results compared."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from modelcc.targets.mcu.timing import TIMINGS
 
 @dataclass(frozen=True)
 class FormResult:
-    """A form's run: ``place`` is where it ran.  On another machine than the microcontroller there
-    are no numbers of this one: ``instructions``, ``cycles``, ``stack``, ``flash`` are None."""
+    """A form's run: ``place`` is where it ran.  On another machine than the microcontroller its
+    numbers are unknown: ``instructions``, ``cycles``, ``stack``, ``flash`` are None."""
 
     name: str
     place: str
@@ -41,14 +41,14 @@ class FormResult:
 
     @property
     def ram(self) -> int:
-        """Bytes of memory, as far as they are known."""
+        """Bytes of memory, as far as known."""
         return self.arena + self.states + (self.stack or 0)
 
 
 def run_forms(
     model: EmbeddedModel, forms: Sequence[DeviceForm], feeds: Mapping[str, Array]
 ) -> tuple[FormResult, ...]:
-    """Each form's result in QEMU, or on this machine where that has no emulator."""
+    """Each form's result in QEMU, or on this machine if QEMU does not emulate it."""
     missing = missing_tools(model.machine)
     given = {t.field: feeds[t.name].tobytes() for t in model.facts.inputs}
     return tuple(
@@ -106,7 +106,8 @@ def _states(model: EmbeddedModel) -> int:
 def first_difference(
     got: Mapping[str, Array], wanted: Mapping[str, Array]
 ) -> tuple[str, int, int] | None:
-    """An output that is not the same bit by bit, in how many elements of how many; else None."""
+    """The first output that is not bit-identical, with the numbers of differing and all elements;
+    else None."""
     if got.keys() != wanted.keys():
         raise ModelError(f"outputs are {[*got]}, not {[*wanted]}", ())
     for name, right in wanted.items():

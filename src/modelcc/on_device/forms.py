@@ -16,7 +16,7 @@ from modelcc.targets.vm.board import bytecode_board_files
 from modelcc.targets.vm.encode import encode
 
 _BOARD = "board_main.o", "startup.o"
-"""Objects that are no part of a model."""
+"""Objects that are not part of a model."""
 
 LIBRARIES = "libraries"
 WEIGHTS, TABLES, CODE = "weights", "tables", "code"
@@ -24,13 +24,13 @@ BYTECODE, INTERPRETER, KERNELS = "bytecode", "interpreter", "kernels"
 _PARTS: Mapping[str, str] = MappingProxyType(
     {"": LIBRARIES, "bytecode.o": BYTECODE, "mcc.o": INTERPRETER, "mcc_kernels.o": KERNELS}
 )
-"""What objects are part of; others are a model in C."""
+"""Categories of object files; others are a model in C."""
 
 
 @dataclass(frozen=True)
 class DeviceForm:
-    """``files`` are a program for a board, to be compiled with ``optimize``; ``arena`` are the
-    bytes that it wants.  ``replaced`` are the parts of flash that an update has to bring."""
+    """``files`` are a program for a board, to be compiled with ``optimize``; ``arena`` is its arena
+    in bytes.  ``replaced`` are the parts of flash that an update replaces."""
 
     name: str
     files: tuple[File, ...]
@@ -40,8 +40,8 @@ class DeviceForm:
 
 
 def forms_of(model: EmbeddedModel) -> tuple[tuple[DeviceForm, ...], str]:
-    """All forms that the model has, C for speed and for size, and bytecode for an interpreter with
-    its kernels; and why it has no bytecode, if so."""
+    """All forms of the model, C for speed and for size, and bytecode for an interpreter with its
+    kernels; and why it has no bytecode, if so."""
     if model.program.external_calls:
         return _c_forms(model), "bytecode calls no libraries"
     try:
@@ -63,7 +63,7 @@ def _c_forms(model: EmbeddedModel) -> tuple[DeviceForm, ...]:
 
 
 def flash_parts(model: EmbeddedModel, program: BoardProgram) -> Mapping[str, int]:
-    """Bytes of flash by what they are, without what starts the board."""
+    """Bytes of flash by category, without the board's startup code."""
     arrays = {one.field: WEIGHTS if one.is_weight else TABLES for one in model.arrays}
     parts: dict[str, int] = {}
     for file, sizes in program.flash_by_object.items():

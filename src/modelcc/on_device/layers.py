@@ -1,4 +1,4 @@
-"""How long each layer of a model takes on a microcontroller, estimated or measured."""
+"""Time of each layer of a model on a microcontroller, estimated or measured."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from modelcc.targets.mcu.timing import TIMINGS, Kind, instructions
 
 @dataclass(frozen=True)
 class LayerCost:
-    """One step of the program: ``source`` names the user's nodes, ``macs`` are its products of two
-    numbers that are added up.  ``cycles`` are an estimate in any case."""
+    """One step of the program: ``source`` names the user's nodes, ``macs`` are its
+    multiply-accumulates.  ``cycles`` are always an estimate."""
 
     step: int
     function: str
@@ -28,7 +28,7 @@ class LayerCost:
 
     @property
     def name(self) -> str:
-        """What a person calls it."""
+        """Its display name."""
         more = f" + {len(self.source) - 1}" if len(self.source) > 1 else ""
         return f"{self.source[0]}{more}" if self.source else self.function
 
@@ -36,7 +36,7 @@ class LayerCost:
 def layers_of(
     program: Program, machine: McuModel, counts: Mapping[int, Mapping[Kind, float]]
 ) -> tuple[LayerCost, ...]:
-    """The layers of a program that is planned, by the ``counts`` of its steps."""
+    """The layers of a planned program, by the ``counts`` of its steps."""
     timing, products = TIMINGS[machine.name], step_products(program)
     symbols = {c.name: c.call.symbol for c in program.callees if isinstance(c, LibraryFunction)}
     rows = ((number, name, source) for number, name, source, *_ in step_work(program, {}))
@@ -54,7 +54,7 @@ def layers_of(
 def trace_events(
     named: Sequence[tuple[str, float, Mapping[str, object]]], process: str
 ) -> dict[str, object]:
-    """Spans of microseconds, one after the other, as Chrome and Perfetto show them."""
+    """Consecutive spans in microseconds, in the trace format of Chrome and Perfetto."""
     events: list[dict[str, object]] = [
         {"name": "process_name", "ph": "M", "pid": 1, "tid": 1, "args": {"name": process}}
     ]

@@ -1,4 +1,4 @@
-"""What the engine of a model's own format makes of the same inputs, where it is installed."""
+"""Reference results from the engine of a model's own format, if installed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _onnxruntime(path: Path, feeds: Mapping[str, Array]) -> list[Array]:
     make: Any = import_module("modelcc.bench.onnxruntime_peer").OnnxruntimeModel
     try:
         peer = make(path, 1)
-    except ModelError:  # it has no exact kernels of some integers
+    except ModelError:  # it lacks exact integer kernels
         peer = make(path, 1, exact=False)
     results: Mapping[str, Array] = peer.run(feeds)
     return [*results.values()]
