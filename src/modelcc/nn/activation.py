@@ -1,6 +1,6 @@
 """Activations as layers: those of :mod:`modelcc.nn.functional.activation`, with their settings.
 
-``inplace`` is there for programs that say it; tensors are never changed, so it means nothing.
+``inplace`` is accepted for compatibility; tensors are immutable, so it has no effect.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from modelcc.tensor.tensor import Tensor
 
 
 class _Plain(Module):
-    """Base: there is nothing to set."""
+    """Base: no settings."""
 
     def __init__(self, inplace: bool = False) -> None:
-        """Tensors are never changed."""
+        """Tensors are immutable: ``inplace`` has no effect."""
 
 
 class _WithAlpha(Module):
-    """Base: what values below 0 are scaled by."""
+    """Base: the factor of negative values."""
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        """Of these settings."""
+        """With these settings."""
         self.alpha = alpha
 
 
 class _Shrink(Module):
-    """Base: what values around 0 become 0."""
+    """Base: the range around 0 that becomes 0."""
 
     def __init__(self, lambd: float = 0.5) -> None:
-        """Of these settings."""
+        """With these settings."""
         self.lambd = lambd
 
 
 class _AlongAxis(Module):
-    """Base: elements along an axis decide about each other."""
+    """Base: activations that combine the elements along an axis."""
 
     def __init__(self, dim: int = -1) -> None:
-        """Of these settings."""
+        """With these settings."""
         self.dim = dim
 
 
@@ -62,10 +62,10 @@ class ReLU6(_Plain):
 
 
 class LeakyReLU(Module):
-    """x where it is above 0, else ``negative_slope * x``."""
+    """x where it is positive, else ``negative_slope * x``."""
 
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
-        """Of these settings."""
+        """With these settings."""
         self.negative_slope = negative_slope
 
     def forward(self, x: Any) -> Tensor:
@@ -73,14 +73,14 @@ class LeakyReLU(Module):
 
 
 class ELU(_WithAlpha):
-    """x where it is above 0, else ``alpha * (exp(x) - 1)``."""
+    """x where it is positive, else ``alpha * (exp(x) - 1)``."""
 
     def forward(self, x: Any) -> Tensor:
         return functions.elu(x, self.alpha)
 
 
 class CELU(_WithAlpha):
-    """x where it is above 0, else ``alpha * (exp(x / alpha) - 1)``."""
+    """x where it is positive, else ``alpha * (exp(x / alpha) - 1)``."""
 
     def forward(self, x: Any) -> Tensor:
         return functions.celu(x, self.alpha)
@@ -97,7 +97,7 @@ class GELU(Module):
     """``x * Phi(x)`` of the normal distribution, or its approximation by tanh."""
 
     def __init__(self, approximate: Literal["none", "tanh"] = "none") -> None:
-        """Of these settings."""
+        """With these settings."""
         self.approximate: Literal["none", "tanh"] = approximate
 
     def forward(self, x: Any) -> Tensor:
@@ -119,10 +119,10 @@ class Mish(_Plain):
 
 
 class Softplus(Module):
-    """``log(1 + exp(beta * x)) / beta``; x itself where ``beta * x`` is above ``threshold``."""
+    """``log(1 + exp(beta * x)) / beta``; x itself where ``beta * x`` exceeds ``threshold``."""
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
-        """Of these settings."""
+        """With these settings."""
         self.beta, self.threshold = beta, threshold
 
     def forward(self, x: Any) -> Tensor:
@@ -158,7 +158,7 @@ class LogSigmoid(Module):
 
 
 class Hardsigmoid(_Plain):
-    """``x / 6 + 1/2`` within 0 and 1."""
+    """``x / 6 + 1/2`` clamped to [0, 1]."""
 
     def forward(self, x: Any) -> Tensor:
         return functions.hardsigmoid(x)
@@ -172,10 +172,10 @@ class Hardswish(_Plain):
 
 
 class Hardtanh(Module):
-    """x within the limits."""
+    """x clamped to the limits."""
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
-        """Of these settings."""
+        """With these settings."""
         self.min_val, self.max_val = min_val, max_val
 
     def forward(self, x: Any) -> Tensor:
@@ -183,14 +183,14 @@ class Hardtanh(Module):
 
 
 class Hardshrink(_Shrink):
-    """x where ``|x|`` is above ``lambd``, else 0."""
+    """x where ``|x|`` exceeds ``lambd``, else 0."""
 
     def forward(self, x: Any) -> Tensor:
         return functions.hardshrink(x, self.lambd)
 
 
 class Softshrink(_Shrink):
-    """x moved by ``lambd`` towards 0, and 0 where that is farther."""
+    """x moved by ``lambd`` towards 0, and 0 where ``|x|`` is smaller."""
 
     def forward(self, x: Any) -> Tensor:
         return functions.softshrink(x, self.lambd)
@@ -204,10 +204,10 @@ class Tanhshrink(Module):
 
 
 class Threshold(Module):
-    """x where it is above ``threshold``, else ``value``."""
+    """x where it exceeds ``threshold``, else ``value``."""
 
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
-        """Of these settings."""
+        """With these settings."""
         self.threshold, self.value = threshold, value
 
     def forward(self, x: Any) -> Tensor:
@@ -250,7 +250,7 @@ class Softmax2d(Module):
 
 
 class PReLU(Module):
-    """x where it is above 0, else ``weight * x``: one weight, or one for each channel (axis 1).
+    """x where it is positive, else ``weight * x``: one weight, or one per channel (axis 1).
 
     He et al., "Delving deep into rectifiers", 2015.
     """
@@ -258,12 +258,12 @@ class PReLU(Module):
     weight: Tensor
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25, *, dtype: Any = "f32") -> None:
-        """``init`` is what the weights begin as."""
+        """``init`` is the initial value of the weights."""
         self.num_parameters, self.init, self._dtype = num_parameters, init, dtype
         self.reset_parameters()
 
     def reset_parameters(self, rng: np.random.Generator | None = None) -> None:
-        """The first value again."""
+        """Resets to the initial value."""
         weight = init.constant((self.num_parameters,), self.init, self._dtype)
         self.weight = Parameter(weight)
 

@@ -41,7 +41,7 @@ from modelcc.tensor.tensor import Tensor
 
 
 class _OutputProjection(Linear):
-    """A linear map whose bias begins as 0."""
+    """A linear map whose bias is initialised to 0."""
 
     def reset_parameters(self, rng: np.random.Generator) -> None:
         super().reset_parameters(rng)
@@ -50,7 +50,8 @@ class _OutputProjection(Linear):
 
 
 class MultiheadAttention(Keyed):
-    """Attention by ``num_heads`` heads (Vaswani et al., "Attention is all you need", 2017).
+    """Multi-head attention with ``num_heads`` heads (Vaswani et al., "Attention is all you need",
+    2017).
 
     x are ``[L, N, E]``, with ``batch_first`` ``[N, L, E]``, or ``[L, E]``.  Parameters are
     PyTorch's: ``in_proj_weight`` ``[3E, E]`` (three of them if ``kdim`` or ``vdim`` differ),
@@ -77,7 +78,8 @@ class MultiheadAttention(Keyed):
         dtype: Any = "f32",
         rng: Rng = None,
     ) -> None:
-        """``dropout`` is of weights; ``add_bias_kv`` and ``add_zero_attn`` add a key each."""
+        """``dropout`` applies to weights; ``add_bias_kv`` and ``add_zero_attn`` append a key
+        each."""
         if embed_dim % num_heads:
             message = f"{embed_dim} features do not divide into {num_heads} heads"
             raise ModelError(message, callers_line())
@@ -90,7 +92,7 @@ class MultiheadAttention(Keyed):
         self.out_proj = _OutputProjection(embed_dim, embed_dim, bias, dtype=dtype, rng=drawn)
 
     def reset_parameters(self, rng: np.random.Generator) -> None:
-        """Draw the parameters anew, and the key."""
+        """Re-initialises the parameters, and the random key."""
         size, dtype = self.embed_dim, self._dtype
         same = self.kdim == self.vdim == size
         self.in_proj_weight = (
@@ -119,7 +121,7 @@ class MultiheadAttention(Keyed):
     ) -> tuple[Tensor, Tensor | None]:
         """The result, and if ``need_weights`` the weights ``[N, L, S]``, else None.
 
-        Masks of bools hide what is true, those of floats are added: ``key_padding_mask``
+        Bool masks hide where true, float masks are added: ``key_padding_mask``
         ``[N, S]``, ``attn_mask`` ``[L, S]`` or ``[N * heads, L, S]``.  Without ``attn_mask``,
         ``is_causal`` hides the keys after each query.
         """
@@ -184,7 +186,7 @@ class MultiheadAttention(Keyed):
     # --- masks
 
     def _mask(self, q: Tensor, attn_mask: Any, padding: Any) -> Tensor | None:
-        """What is added to scores ``[N, H, L, S]``, if anything."""
+        """The additive mask of scores ``[N, H, L, S]``, if any."""
         masks: list[Tensor] = []
         if attn_mask is not None:
             given = as_tensor(attn_mask)
@@ -211,7 +213,7 @@ class MultiheadAttention(Keyed):
     def _attended(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, weighted: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """The mixed values of each head, and the weights if they are wanted."""
+        """The weighted values of each head, and the weights if requested."""
         if causal and self._more_keys():
             seen = causal_mask(q, q.shape[2], k.shape[2] - self._more_keys())
             ones = q.result(Full((q.shape[2], self._more_keys()), True, BOOL))
@@ -229,11 +231,11 @@ class MultiheadAttention(Keyed):
 
 
 def _hidden(mask: Tensor, q: Tensor) -> Tensor:
-    """A mask as what is added: bools hide what is true."""
+    """An additive mask: bools hide where true."""
     if mask.dtype != BOOL:
         return mask.cast(q.dtype)
     return where(mask, q.of_number(-np.inf, q.dtype), 0.0)
 
 
 MultiHeadAttention = MultiheadAttention
-"""The same under the name of the paper."""
+"""The same, with the paper's spelling."""

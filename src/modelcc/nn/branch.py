@@ -1,4 +1,4 @@
-"""Objects whose attributes are tensors, as branches of trees, and walks over them."""
+"""Objects whose attributes are tensors, as branches of trees, and traversals of them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from modelcc.tensor.lazy import Lazy, callers_line
 from modelcc.tensor.spec import Input
 
 OWN = ("training", "_roles")
-"""Attributes of every branch, which are no parts of it."""
+"""Attributes of every branch that are not parts of it."""
 
 
 class TensorBranch:
     """A :class:`~modelcc.tensor.trees.TreeBranch` of the tensors and branches among its attributes.
 
-    Roles of tensors are kept by the name of the attribute.
+    Roles of tensors are stored by attribute name.
     """
 
     training: bool
     _roles: dict[str, Role]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Without parts, so that ``super().__init__()`` may be left out."""
+        """Without parts, so that ``super().__init__()`` may be omitted."""
         branch = super().__new__(cls)
         branch.__dict__.update({"training": True, "_roles": {}})
         return branch
@@ -53,12 +53,12 @@ class TensorBranch:
         return copy
 
     def tree_form(self) -> Hashable:
-        """All that is no part: the mode, roles of tensors, and other attributes."""
+        """Everything except parts: the mode, roles of tensors, and other attributes."""
         fixed = tuple((n, _kind(v), _fixed(n, v)) for n, v in self.settings().items())
         return self.training, tuple(sorted(self._roles.items())), fixed
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Tensors of its own: they begin alike, and those that are one here are one there."""
+        """A copy with its own tensors, equal at first; shared tensors stay shared."""
         copy = object.__new__(type(self))
         memo[id(self)] = copy
         for name, value in self.__dict__.items():
@@ -66,27 +66,27 @@ class TensorBranch:
         return copy
 
     def settings(self) -> dict[str, Any]:
-        """Attributes that hold no tensors."""
+        """Attributes without tensors."""
         return {n: v for n, v in self.__dict__.items() if n not in OWN and not has_tensors(v)}
 
     def roles(self) -> dict[str, Role]:
-        """Roles by the name of the attribute, of those that have been told."""
+        """Explicit roles by attribute name."""
         return self._roles
 
     def role(self, name: str) -> Role:
-        """What the tensors of an attribute are."""
+        """The role of an attribute's tensors."""
         return self._roles.get(name, "buffer")
 
 
 def has_tensors(value: Any) -> bool:
-    """Whether ``value`` is or holds a tensor, the type of one, or a branch."""
+    """Whether ``value`` is or contains a tensor, a tensor type, or a branch."""
     return isinstance(value, Lazy | Input | TensorBranch) or any(
         map(has_tensors, nested(value).values())
     )
 
 
 def nested(value: Any) -> dict[Any, Any]:
-    """What is in a list, tuple or dict, by place; nothing in others."""
+    """The items of a list, tuple or dict, by index or key; empty for others."""
     if isinstance(value, dict):
         return cast("dict[Any, Any]", value)
     if isinstance(value, list | tuple):
@@ -95,7 +95,7 @@ def nested(value: Any) -> dict[Any, Any]:
 
 
 def joined(path: str, name: object) -> str:
-    """The path of what is called ``name`` in ``path``."""
+    """The path of ``name`` within ``path``."""
     return f"{path}.{name}" if path else str(name)
 
 
@@ -115,7 +115,7 @@ def _entries(value: Any, path: str, role: Role) -> Iterator[tuple[str, Role, Any
 
 
 def branches(value: Any, path: str = "", deep: bool = True) -> Iterator[tuple[str, TensorBranch]]:
-    """Branches in ``value`` and their paths, itself first; not ``deep`` those next to it."""
+    """Branches in ``value`` and their paths, itself first; only direct children unless ``deep``."""
     parts = nested(value)
     if isinstance(value, TensorBranch):
         yield path, value
@@ -128,11 +128,11 @@ def branches(value: Any, path: str = "", deep: bool = True) -> Iterator[tuple[st
 
 
 Change = Callable[[str, Role, Any], Any]
-"""A tensor in place of that at a path."""
+"""Returns the replacement of the tensor at a path."""
 
 
 def rebuilt(branch: TensorBranch, change: Change) -> TensorBranch:
-    """A copy with changed tensors; a branch that has several paths keeps them."""
+    """A copy with changed tensors; a branch shared by several paths stays shared."""
     made: dict[int, TensorBranch] = {}
 
     def built(value: Any, path: str, role: Role) -> Any:
@@ -169,7 +169,7 @@ def _copied(value: Any, memo: dict[int, Any]) -> Any:
 
 
 def _fixed(name: str, value: Any) -> Hashable:
-    """A value that can be compared, of lists and dicts what is in them."""
+    """A comparable value, recursively for lists and dicts."""
     if isinstance(value, list | tuple | dict):
         parts = nested(cast("object", value)).items()
         return tuple((k, _kind(v), _fixed(name, v)) for k, v in parts)

@@ -12,7 +12,7 @@ from modelcc.tensor.lazy import callers_line
 
 
 def _module(value: object) -> Module:
-    """``value``; :class:`ModelError` if it is no module."""
+    """``value``; :class:`ModelError` if it is not a module."""
     if isinstance(value, Module):
         return value
     raise ModelError(f"a {type(value).__name__} among modules", callers_line(),
@@ -20,22 +20,22 @@ def _module(value: object) -> Module:
 
 
 class ModuleList(Module):
-    """Modules by number."""
+    """A list of modules."""
 
     def __init__(self, modules: Iterable[Module] = ()) -> None:
-        """Of these."""
+        """Of these modules."""
         self.extend(modules)
 
     def _modules(self) -> dict[str, Module]:
         return {n: v for n, v in self.__dict__.items() if isinstance(v, Module)}
 
     def append(self, module: Module) -> Self:
-        """One more at the end."""
+        """Appends a module."""
         setattr(self, str(len(self)), _module(module))
         return self
 
     def extend(self, modules: Iterable[Module]) -> Self:
-        """More at the end."""
+        """Appends modules."""
         for module in modules:
             self.append(module)
         return self
@@ -60,13 +60,13 @@ class ModuleList(Module):
 
 
 class Sequential(ModuleList):
-    """Modules one after the other, each given what the one before returns.
+    """Modules in sequence, each applied to the result of the previous one.
 
-    They have numbers, or names if one dict of them is given.
+    They are numbered, or named if passed as a single dict.
     """
 
     def __init__(self, *modules: Module | Mapping[str, Module] | Iterable[Module]) -> None:
-        """Of these, or of those of one dict or list."""
+        """Of these modules, or of those in a single dict or list."""
         first = modules[0] if len(modules) == 1 else None
         if isinstance(first, Mapping):
             for name, module in cast("Mapping[str, Module]", first).items():
@@ -86,7 +86,7 @@ class ModuleDict(Module):
     """Modules by name."""
 
     def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
-        """Of these."""
+        """Of these modules."""
         for name, module in (modules or {}).items():
             self[name] = module
 

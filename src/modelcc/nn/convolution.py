@@ -20,7 +20,7 @@ from modelcc.tensor.tensor import Tensor
 
 
 class _Windowed(Uniform):
-    """Base: along so many axes."""
+    """Base: the number of spatial axes."""
 
     rank: ClassVar[int]
 
@@ -49,7 +49,7 @@ class _ConvolutionLayer(_Windowed):
         dtype: Any = "f32",
         rng: Rng = None,
     ) -> None:
-        """``padding`` is one number, one for each axis, ``same`` or ``valid``."""
+        """``padding`` is one number, one per axis, ``same`` or ``valid``."""
         _require_groups(groups, in_channels, out_channels)
         self.in_channels, self.out_channels = in_channels, out_channels
         self.kernel_size = per_axis(kernel_size, self.rank, "kernel_size")

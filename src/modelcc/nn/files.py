@@ -20,7 +20,7 @@ def save(
     path: str | os.PathLike[str],
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the state of a module, or tensors by name; the file is seen whole or not at all.
+    """Writes the state of a module, or tensors by name, atomically.
 
     :class:`~modelcc.ir.errors.ModelError` without the package safetensors.
     """
@@ -31,9 +31,9 @@ def save(
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
-    """The tensors of a file by name; a module takes them by ``load_state_dict``.
+    """The tensors of a file by name, for a module's ``load_state_dict``.
 
-    :class:`~modelcc.tensor.files.TensorFileError` for a file that is broken, and
+    :class:`~modelcc.tensor.files.TensorFileError` for a damaged file, and
     :class:`~modelcc.ir.errors.ModelError` without the package safetensors.
     """
     arrays, _ = read_tensors(Path(path))

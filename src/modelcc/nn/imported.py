@@ -1,4 +1,4 @@
-"""Imported models as modules: their weights are trained on."""
+"""Imported models as modules for further training."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from modelcc.tensor.lazy import FREE, LITERAL, apply, callers_line, unique
 from modelcc.tensor.tensor import Tensor
 
 Statistics = Literal["fixed", "training", "folded"]
-"""Batch norms use running statistics; in training those of the batch; or are part of weights."""
+"""Batch norms use running statistics; in training those of the batch; or are folded into
+weights."""
 
 Selection = str | Sequence[str] | Callable[[str], bool] | None
 """Names of weights: patterns (``"layer4.*"``) or a predicate; None: all."""
@@ -36,14 +37,14 @@ Selection = str | Sequence[str] | Callable[[str], bool] | None
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """An imported model, its weights beside it: ``graph`` takes them after its ``inputs``."""
+    """An imported model with separate weights: ``graph`` takes them after its ``inputs``."""
 
     graph: Graph
     inputs: tuple[str, ...]
     weights: Mapping[str, Array]
 
     def values(self) -> dict[str, str]:
-        """What the model computes, by name, with its type: what :meth:`trainable` can cut at."""
+        """Intermediate values by name, with types: possible outputs of :meth:`trainable`."""
         return {n: str(self.graph.types[n]) for node in self.graph.nodes for n in node.outputs}
 
     def trainable(
@@ -56,10 +57,9 @@ class ImportedModel:
     ) -> GraphModule:
         """A module whose parameters are the float initializers, under their names.
 
-        Those that ``select`` leaves out are frozen.  With ``output`` it ends at that value, and
-        what comes after it is left out: put layers of your own in its place.  ``batch_norm`` says
-        whether norms keep their statistics, follow those of the batches in training by
-        ``momentum``, or are made part of the weights of the convolutions before them.
+        Those not in ``select`` are frozen.  With ``output`` it ends at that value, to be continued
+        by other layers.  ``batch_norm``: norms keep their statistics, follow those of the batches
+        in training by ``momentum``, or are folded into the weights of preceding convolutions.
         """
         graph, weights = self.graph, dict(self.weights)
         if output is not None:
@@ -75,9 +75,9 @@ class ImportedModel:
 
 
 def load_onnx(model: Any, dims: Mapping[str, int] | None = None) -> ImportedModel:
-    """An ONNX model (a path, bytes, a ``ModelProto``) to go on training with.
+    """An ONNX model (a path, bytes, a ``ModelProto``) for further training.
 
-    ``dims`` fixes named dimensions.  :class:`ModelError` if it has inputs that are no tensors.
+    ``dims`` fixes named dimensions.  :class:`ModelError` if it has inputs that are not tensors.
     """
     opened = with_open_weights(model)
     graph = import_onnx(opened.model, dict(dims or {}))
@@ -89,7 +89,7 @@ def load_onnx(model: Any, dims: Mapping[str, int] | None = None) -> ImportedMode
 
 @dataclass(frozen=True, eq=False)
 class GraphSource:
-    """A graph and those of its inputs that are no weights; equal to itself only."""
+    """A graph and those of its inputs that are not weights; compares by identity."""
 
     graph: Graph
     inputs: tuple[str, ...]
@@ -121,7 +121,7 @@ class GraphModule(Module):
             setattr(self, name, Buffer(array) if buffer else Parameter(array, name in chosen))
 
     def forward(self, *args: Any) -> Any:
-        """The outputs for the inputs in order; one alone as it is."""
+        """The outputs for the inputs in order; a single one not in a tuple."""
         source = self._source
         if len(args) != len(source.inputs):
             raise ModelError(f"{source.graph.name!r} takes {', '.join(source.inputs)}",
@@ -150,7 +150,7 @@ class GraphModule(Module):
             raise error.at(*node.source) from error
 
     def _normalised(self, node: Node, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """With the statistics of the batch, which move the running ones."""
+        """With the statistics of the batch, which update the running ones."""
         assert isinstance(node.op, BatchNorm)
         mean, var = batch_statistics(x)
         size = 1
@@ -173,7 +173,7 @@ def _is_selected(select: Selection, name: str) -> bool:
 
 
 def _with_shapes(graph: Graph, given: Mapping[str, Tensor]) -> Graph:
-    """``graph`` with named dimensions as those of its inputs are."""
+    """``graph`` with named dimensions replaced by the extents of its inputs."""
     sizes: dict[str, Index] = {}
     for name, x in given.items():
         type = graph.types[name]
@@ -189,9 +189,10 @@ def _with_shapes(graph: Graph, given: Mapping[str, Tensor]) -> Graph:
 
 
 def folded_norms(graph: Graph, weights: Mapping[str, Array]) -> tuple[Graph, dict[str, Array]]:
-    """The graph without norms of convolutions that nobody else reads, and their new weights.
+    """The graph with norms folded into convolutions that are read by them alone, and the new
+    weights.
 
-    A bias is called as the norm's is.  Norms of other values stay.
+    A new bias is named as the norm's.  Other norms stay.
     """
     found = dict(weights)
     readers = Counter(n for node in graph.nodes for n in node.inputs) + Counter(graph.outputs)
@@ -216,7 +217,7 @@ def folded_norms(graph: Graph, weights: Mapping[str, Array]) -> tuple[Graph, dic
 
 
 def _folded(conv: Node, norm: Node, weights: dict[str, Array]) -> Node:
-    """The convolution that also normalises; ``weights`` become its own."""
+    """The convolution with the norm folded in; ``weights`` are updated."""
     assert isinstance(norm.op, BatchNorm)
     kernel, *bias = conv.inputs[1:]
     scale, shift, mean, var = (weights[name] for name in norm.inputs[1:])

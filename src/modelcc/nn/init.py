@@ -1,6 +1,6 @@
 """Initial values of parameters: distributions by an explicit generator of random numbers.
 
-They are PyTorch's, under its names without the underscore: a shape goes in, a tensor comes out.
+They are PyTorch's, under its names without the underscore, but map a shape to a tensor.
 ``rng`` is a seed or a generator of NumPy; None takes the operating system's entropy.
 """
 
@@ -26,7 +26,7 @@ Mode = Literal["fan_in", "fan_out"]
 
 
 def generator(rng: Rng) -> np.random.Generator:
-    """The generator that ``rng`` stands for."""
+    """The generator for ``rng``."""
     return np.random.default_rng(rng)
 
 
@@ -50,13 +50,13 @@ def ones(shape: Shape, dtype: Any = "f32") -> Tensor:
 
 
 def eye(shape: Shape, dtype: Any = "f32") -> Tensor:
-    """The identity, as far as a matrix of this shape has it."""
+    """The identity, cropped or zero-padded to this shape."""
     _require_rank(shape, 2, "eye", exactly=True)
     return _tensor(np.eye(shape[0], shape[1]), dtype)
 
 
 def dirac(shape: Shape, groups: int = 1, dtype: Any = "f32") -> Tensor:
-    """Weights of a convolution that hands on as many channels as it can: 1 in the middle."""
+    """Weights of a convolution that preserves as many channels as possible: 1 at the centre."""
     _require_rank(shape, 3, "dirac")
     if shape[0] % groups:
         raise ModelError(f"{shape[0]} output channels do not divide into {groups} groups",
@@ -73,7 +73,7 @@ def dirac(shape: Shape, groups: int = 1, dtype: Any = "f32") -> Tensor:
 def uniform(
     shape: Shape, a: float = 0.0, b: float = 1.0, *, rng: Rng = None, dtype: Any = "f32"
 ) -> Tensor:
-    """Uniform within [a, b)."""
+    """Uniform in [a, b)."""
     return _tensor(generator(rng).uniform(a, b, tuple(shape)), dtype)
 
 
@@ -94,9 +94,9 @@ def trunc_normal(
     rng: Rng = None,
     dtype: Any = "f32",
 ) -> Tensor:
-    """Normally distributed within [a, b]: what falls outside is drawn again.
+    """Normally distributed in [a, b], by rejection sampling.
 
-    :class:`ModelError` if hardly anything falls inside.
+    :class:`ModelError` if hardly any samples are inside.
     """
     chance = _normal_chance((b - mean) / std) - _normal_chance((a - mean) / std)
     if chance < 1e-4:
@@ -110,7 +110,7 @@ def trunc_normal(
 
 
 def _normal_chance(x: float) -> float:
-    """The chance that a standard normal number is below ``x``."""
+    """The cumulative distribution function of the standard normal distribution."""
     return (1 + math.erf(x / math.sqrt(2))) / 2
 
 
@@ -163,7 +163,7 @@ def _kaiming_deviation(shape: Shape, a: float, mode: Mode, nonlinearity: str) ->
 
 
 def orthogonal(shape: Shape, gain: float = 1.0, *, rng: Rng = None, dtype: Any = "f32") -> Tensor:
-    """Rows or columns, whichever are fewer, of length ``gain`` and at right angles.
+    """Rows or columns, whichever are fewer, are orthogonal and of length ``gain``.
 
     Saxe et al., "Exact solutions to the nonlinear dynamics of learning", 2013.
     """
@@ -178,7 +178,7 @@ def orthogonal(shape: Shape, gain: float = 1.0, *, rng: Rng = None, dtype: Any =
 def sparse(
     shape: Shape, sparsity: float, std: float = 0.01, *, rng: Rng = None, dtype: Any = "f32"
 ) -> Tensor:
-    """Normal, but a share ``sparsity`` of each column is 0 (Martens, 2010)."""
+    """Normal, except that a fraction ``sparsity`` of each column is 0 (Martens, 2010)."""
     _require_rank(shape, 2, "sparse", exactly=True)
     drawn = generator(rng)
     array = drawn.normal(0, std, tuple(shape))
@@ -193,11 +193,11 @@ GAINS = (
     ("conv_transpose2d", 1.0), ("conv_transpose3d", 1.0), ("sigmoid", 1.0), ("tanh", 5 / 3),
     ("relu", math.sqrt(2)), ("selu", 3 / 4),
 )  # fmt: skip
-"""What keeps variances through a function; PyTorch's numbers."""
+"""Factors that preserve variances through a function; PyTorch's values."""
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """What to multiply deviations with before a function; ``param`` is the slope of leaky_relu."""
+    """The factor of standard deviations before a function; ``param`` is the slope of leaky_relu."""
     if nonlinearity == "leaky_relu":
         slope = 0.01 if param is None else param
         return math.sqrt(2 / (1 + slope**2))

@@ -20,7 +20,7 @@ from modelcc.tensor.tensor import Tensor
 
 
 class Identity(Module):
-    """x, whatever it was made with."""
+    """x, whatever the arguments of the constructor."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """All arguments are ignored, so that it can stand in for any layer."""
@@ -30,7 +30,7 @@ class Identity(Module):
 
 
 class Uniform(Module):
-    """Base: a weight and perhaps a bias, both uniform within ``1 / sqrt(fan)``."""
+    """Base: a weight and optionally a bias, both uniform within ``1 / sqrt(fan)``."""
 
     weight: Tensor
     bias: Tensor | None
@@ -43,7 +43,7 @@ class Uniform(Module):
         self.reset_parameters(init.generator(rng))
 
     def reset_parameters(self, rng: np.random.Generator) -> None:
-        """Draw the parameters anew."""
+        """Re-initialises the parameters."""
         bound = 1 / math.sqrt(self._fan) if self._fan else 0.0
         uniform = partial(init.uniform, a=-bound, b=bound, rng=rng, dtype=self._dtype)
         self.weight = Parameter(uniform(self._shape))
@@ -97,7 +97,7 @@ class Bilinear(Uniform):
 class Embedding(Module):
     """Rows of a table ``[num_embeddings, embedding_dim]`` by integers of any shape.
 
-    The row ``padding_idx`` begins as 0, and is not trained.
+    The row ``padding_idx`` is initially 0, and not trained.
     """
 
     weight: Tensor
@@ -120,7 +120,7 @@ class Embedding(Module):
         self.reset_parameters(init.generator(rng))
 
     def reset_parameters(self, rng: np.random.Generator) -> None:
-        """Draw the table anew."""
+        """Re-initialises the table."""
         table = rng.normal(size=(self.num_embeddings, self.embedding_dim))
         if self.padding_idx is not None:
             table[self.padding_idx] = 0

@@ -86,7 +86,7 @@ class BCEWithLogitsLoss(Module):
 
 
 class _Loss(Module):
-    """Base: how costs become one number."""
+    """Base: the reduction of losses."""
 
     reduction: Reduction
 
@@ -114,7 +114,7 @@ class HuberLoss(Module):
     reduction: Reduction
 
     def __init__(self, reduction: Reduction = "mean", delta: float = 1.0) -> None:
-        """``delta`` is where the line begins."""
+        """``delta`` is the distance from which it is linear."""
         self.reduction, self.delta = reduction, delta
 
     def forward(self, x: Any, target: Any) -> Tensor:
@@ -126,7 +126,7 @@ class SmoothL1Loss(Module):
     reduction: Reduction
 
     def __init__(self, reduction: Reduction = "mean", beta: float = 1.0) -> None:
-        """``beta`` is where the line begins."""
+        """``beta`` is the distance from which it is linear."""
         self.reduction, self.beta = reduction, beta
 
     def forward(self, x: Any, target: Any) -> Tensor:
@@ -176,7 +176,7 @@ class CTCLoss(Module):
     def __init__(
         self, blank: int = 0, reduction: Reduction = "mean", zero_infinity: bool = False
     ) -> None:
-        """``blank`` is the class that stands for none."""
+        """``blank`` is the blank class."""
         self.blank, self.reduction, self.zero_infinity = blank, reduction, zero_infinity
 
     def forward(
@@ -237,7 +237,7 @@ class CosineEmbeddingLoss(Module):
     reduction: Reduction
 
     def __init__(self, margin: float = 0.0, reduction: Reduction = "mean") -> None:
-        """``margin`` is the cosine that is no cost."""
+        """``margin`` is the cosine up to which dissimilar pairs have no loss."""
         self.margin, self.reduction = margin, reduction
 
     def forward(self, x1: Any, x2: Any, target: Any) -> Tensor:
@@ -249,7 +249,7 @@ class MarginRankingLoss(Module):
     reduction: Reduction
 
     def __init__(self, margin: float = 0.0, reduction: Reduction = "mean") -> None:
-        """``margin`` is the distance that is no cost."""
+        """``margin`` is the distance from which there is no loss."""
         self.margin, self.reduction = margin, reduction
 
     def forward(self, x1: Any, x2: Any, target: Any) -> Tensor:

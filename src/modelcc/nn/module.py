@@ -1,4 +1,4 @@
-"""Modules: layers, and what is made of layers, as trees of their tensors."""
+"""Modules: layers and compositions of layers, as trees of their tensors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from modelcc.tensor.trees import flatten
 
 
 class _ForwardSignature:
-    """The parameters of a module, for whoever asks :mod:`inspect`: inputs of graphs have them."""
+    """The signature of a module for :mod:`inspect`, which names inputs of graphs."""
 
     def __get__(self, module: Module | None, kind: type[Module]) -> Signature:
         if module is None:
@@ -28,12 +28,12 @@ class _ForwardSignature:
 
 
 class Module(TensorBranch):
-    """A function with tensors of its own: define ``forward``, and call the module.
+    """A function with its own tensors: define ``forward``, and call the module.
 
-    Attributes that are tensors, modules, or lists, tuples and dicts of these are its parts:
-    tensors marked as :class:`~modelcc.nn.roles.Parameter` are trained, others are buffers.  A
-    module is a tree: ``modelcc.grad`` and ``modelcc.jit`` take it as an argument, and hand a copy
-    with other tensors to the function.  ``training`` tells layers such as Dropout how to behave.
+    Attributes that are tensors, modules, or lists, tuples and dicts of these are its parts: tensors
+    marked as :class:`~modelcc.nn.roles.Parameter` are trained, others are buffers.  A module is a
+    tree: ``modelcc.grad`` and ``modelcc.jit`` take it as an argument, and pass a copy with other
+    tensors to the function.  ``training`` is the mode of layers such as Dropout.
     """
 
     __signature__ = _ForwardSignature()
@@ -43,7 +43,7 @@ class Module(TensorBranch):
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """:meth:`forward`; errors name the layer, its place and what it was given."""
+        """:meth:`forward`; errors name the layer, its path and its arguments."""
         try:
             return self.forward(*args, **kwargs)
         except TracingError:
@@ -54,7 +54,7 @@ class Module(TensorBranch):
     # --- tensors by name
 
     def parameters(self) -> dict[str, Tensor]:
-        """Tensors that are trained, by their paths; one that has several paths by the first."""
+        """Trainable tensors by their paths; a shared one by its first."""
         return self._of_roles("parameter")
 
     def frozen_parameters(self) -> dict[str, Tensor]:
@@ -62,7 +62,7 @@ class Module(TensorBranch):
         return self._of_roles("frozen")
 
     def buffers(self) -> dict[str, Tensor]:
-        """Tensors that are no parameters, by their paths: statistics, keys of random numbers."""
+        """Tensors that are not parameters, by their paths: statistics, random keys."""
         return self._of_roles("buffer", "transient")
 
     def _of_roles(self, *roles: Role) -> dict[str, Tensor]:
@@ -77,7 +77,7 @@ class Module(TensorBranch):
         return {path: tensor for path, role, tensor in entries(self) if role != "transient"}
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
-        """Take tensors by name, also PyTorch's and arrays, in the element types of this module.
+        """Loads tensors by name, also PyTorch's and arrays, converted to this module's dtypes.
 
         :class:`ModelError` lists names that are missing or unknown, unless not ``strict``, and
         shapes that differ.
@@ -85,11 +85,12 @@ class Module(TensorBranch):
         self.replace_tensors(loaded(type(self).__name__, self.state_dict(), state, strict))
 
     def with_parameters(self, tensors: Mapping[str, Tensor]) -> Self:
-        """A copy with these in place of parameters, frozen ones included, of the same types."""
+        """A copy with these tensors in place of parameters, frozen ones included, of the same
+        types."""
         return self._with(tensors, "parameter", "frozen")
 
     def with_buffers(self, tensors: Mapping[str, Tensor]) -> Self:
-        """A copy with these in place of buffers of the same types."""
+        """A copy with these tensors in place of buffers of the same types."""
         return self._with(tensors, "buffer", "transient")
 
     def _with(self, tensors: Mapping[str, Tensor], *roles: Role) -> Self:
@@ -98,7 +99,7 @@ class Module(TensorBranch):
         return cast("Self", rebuilt(self, changed(own, given)))
 
     def replace_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put these in place of what is at their paths."""
+        """Replaces the tensors at these paths."""
         own = {path: tensor for path, _, tensor in entries(self)}
         by_tensor = {id(own[path]): tensor for path, tensor in tensors.items()}
         copy = rebuilt(self, lambda path, _, tensor: by_tensor.get(id(tensor), tensor))
@@ -110,29 +111,29 @@ class Module(TensorBranch):
     # --- modules and modes
 
     def modules(self) -> dict[str, TensorBranch]:
-        """This module, whose path is empty, and all in it by their paths."""
+        """This module, whose path is empty, and all its descendants by their paths."""
         return dict(branches(self))
 
     def children(self) -> Iterator[Any]:
-        """The modules next to this one in the tree."""
+        """Direct submodules."""
         return (module for path, module in branches(self, deep=False) if path)
 
     def train(self, mode: bool = True) -> Self:
-        """Behave as in training, all modules in it too."""
+        """Sets training mode, recursively."""
         for _, module in branches(self):
             module.training = mode
         return self
 
     def eval(self) -> Self:
-        """Behave as in use: no dropout, statistics as they are."""
+        """Sets inference mode: no dropout, fixed statistics."""
         return self.train(False)
 
     def freeze(self, *paths: str) -> Self:
-        """Train none of the parameters at or below ``paths``; without paths none at all."""
+        """Freezes the parameters at or below ``paths``; without paths all."""
         return self._reassigned("parameter", "frozen", paths)
 
     def unfreeze(self, *paths: str) -> Self:
-        """Train the parameters at or below ``paths`` again; without paths all."""
+        """Unfreezes the parameters at or below ``paths``; without paths all."""
         return self._reassigned("frozen", "parameter", paths)
 
     def _reassigned(self, old: Role, new: Role, paths: tuple[str, ...]) -> Self:
@@ -151,9 +152,9 @@ class Module(TensorBranch):
         return self
 
     def initialize(self, seed: int | np.random.Generator) -> Self:
-        """Draw all parameters anew, and keys of random numbers; the same ones for a seed.
+        """Re-initialises all parameters, and random keys, reproducibly for a seed.
 
-        Element types stay as they are.
+        Dtypes are kept.
 
         :class:`ModelError` for a module with parameters of its own and no ``reset_parameters``.
         """
@@ -164,7 +165,7 @@ class Module(TensorBranch):
             if reset is not None:
                 roles = dict(module.roles())
                 reset(rng)
-                module.roles().update(roles)  # what was frozen stays so
+                module.roles().update(roles)  # frozen ones stay frozen
             elif not {"parameter", "frozen"}.isdisjoint(module.roles().values()):
                 where = (*callers_line(), *([path] if path else []))
                 message = f"{type(module).__name__} does not say how its parameters are drawn"
@@ -174,7 +175,7 @@ class Module(TensorBranch):
         return self
 
     def astype(self, dtype: Any) -> Self:
-        """The floats of this module become ``dtype``."""
+        """Converts this module's floats to ``dtype``."""
         to = named_type(dtype)
         tensors = {path: t.cast(to) for path, _, t in entries(self) if t.type.dtype.is_float}
         self.replace_tensors(tensors)
@@ -183,7 +184,7 @@ class Module(TensorBranch):
     # --- text
 
     def extra_repr(self) -> str:
-        """What tells it from others of its class: its settings."""
+        """Its settings, for the representation."""
         shown = {n: v for n, v in self.settings().items() if not n.startswith("_")}
         return ", ".join(f"{name}={value!r}" for name, value in shown.items())
 
@@ -197,7 +198,7 @@ class Module(TensorBranch):
 
 
 class LayerError(ModelError):
-    """A fault in a layer: ``layer`` is its path in the outermost module that was called."""
+    """An error in a layer: ``layer`` is its path in the outermost module that was called."""
 
     layer: str
     described: str
@@ -207,7 +208,7 @@ class LayerError(ModelError):
 
 
 def located(error: ModelError, module: TensorBranch, args: Sequence[Any]) -> LayerError:
-    """``error`` in ``module``, or in one inside that has been located already."""
+    """``error`` located in ``module``, or in a submodule that has been located already."""
     if not isinstance(error, LayerError):
         line = error.where[:1] if error.where else callers_line()
         given = ", ".join(_described(argument) for argument in args)
@@ -236,7 +237,7 @@ def _signature(module: TensorBranch) -> str:
 
 
 def _described(argument: Any) -> str:
-    """The type of a tensor, types of all in a tree, and other values as they are."""
+    """The type of a tensor, types of all in a tree, and other values unchanged."""
     if isinstance(argument, Lazy):
         return str(argument.type)
     if not has_tensors(argument):

@@ -39,13 +39,13 @@ class _Scaled(Module):
         self.reset_parameters()
 
     def reset_parameters(self, rng: np.random.Generator | None = None) -> None:
-        """Ones and zeros again."""
+        """Resets to ones and zeros."""
         self.weight = Parameter(init.ones(self._shape, self._dtype)) if self._weighted else None
         self.bias = Parameter(init.zeros(self._shape, self._dtype)) if self._biased else None
 
 
 class _RunningNorm(_Scaled):
-    """Base: statistics of channels, and running means of them."""
+    """Base: statistics of channels, and their running means."""
 
     rank: ClassVar[int]
     running_mean: Tensor | None
@@ -62,13 +62,13 @@ class _RunningNorm(_Scaled):
         *,
         dtype: Any = "f32",
     ) -> None:
-        """``momentum`` is the share of a new batch; None: all batches count alike."""
+        """``momentum`` is the weight of a new batch; None: a cumulative average."""
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
         self._scales((num_features,), affine, affine, dtype)
 
     def reset_parameters(self, rng: np.random.Generator | None = None) -> None:
-        """Ones and zeros, and statistics of no batch."""
+        """Resets to ones and zeros, and statistics of no batch."""
         super().reset_parameters()
         tracked = self.track_running_stats
         shape = (self.num_features,)
@@ -77,7 +77,7 @@ class _RunningNorm(_Scaled):
         self.num_batches_tracked = Tensor(np.zeros((), np.int64)) if tracked else None
 
     def checked(self, x: Any) -> Tensor:
-        """``x``; :class:`ModelError` unless it has the axes of this layer."""
+        """``x``; :class:`ModelError` unless it has the rank of this layer."""
         x = as_tensor(x)
         least, most = self._ranks()
         channels = x.shape[1] if x.ndim > 1 else None
@@ -92,7 +92,7 @@ class _RunningNorm(_Scaled):
         return self.rank + 2, self.rank + 2
 
     def _track(self, x: Tensor, mean: Tensor, var: Tensor) -> None:
-        """Running statistics with this batch; they keep no history of gradients."""
+        """Updates running statistics with this batch, detached from gradients."""
         if self.running_mean is None or self.running_var is None:
             return
         assert self.num_batches_tracked is not None
@@ -110,9 +110,9 @@ class _RunningNorm(_Scaled):
 class _BatchNorm(_RunningNorm):
     """``(x - mean) / sqrt(var + eps) * weight + bias`` for each channel.
 
-    In training statistics are those of the batch, and running ones follow them (with an estimate
-    of the variance without bias); in use they are the running ones.
-    Ioffe & Szegedy, "Batch normalization", 2015.
+    In training statistics are those of the batch, and update the running ones (with the unbiased
+    variance); in inference they are the running ones.  Ioffe & Szegedy, "Batch normalization",
+    2015.
     """
 
     def forward(self, x: Any) -> Tensor:
@@ -184,7 +184,7 @@ class RMSNorm(_Scaled):
         *,
         dtype: Any = "f32",
     ) -> None:
-        """``eps`` None is the distance of 1 to the next number of the element type."""
+        """``eps`` None is the machine epsilon of the dtype."""
         self.normalized_shape = _shape(normalized_shape)
         self.eps, self.elementwise_affine = eps, elementwise_affine
         self._scales(self.normalized_shape, elementwise_affine, False, dtype)
@@ -198,7 +198,7 @@ def _shape(normalized: int | Sequence[int]) -> tuple[int, ...]:
 
 
 class GroupNorm(_Scaled):
-    """Each image's channels ``[N, C, *S]`` in ``num_groups`` runs, each with its statistics.
+    """Each image's channels ``[N, C, *S]`` in ``num_groups`` groups, each with its statistics.
 
     Wu & He, "Group normalization", 2018.
     """
@@ -212,7 +212,7 @@ class GroupNorm(_Scaled):
         *,
         dtype: Any = "f32",
     ) -> None:
-        """:class:`ModelError` if the channels do not divide into the groups."""
+        """:class:`ModelError` if the channels are not divisible by the groups."""
         if num_channels % num_groups:
             message = f"{num_channels} channels do not divide into {num_groups} groups"
             raise ModelError(message, callers_line())
@@ -225,7 +225,7 @@ class GroupNorm(_Scaled):
 
 
 class _InstanceNorm(_RunningNorm):
-    """Each channel of each image by its own statistics.
+    """Each channel of each image with its own statistics.
 
     Ulyanov et al., "Instance normalization", 2016.
     """
@@ -240,7 +240,7 @@ class _InstanceNorm(_RunningNorm):
         *,
         dtype: Any = "f32",
     ) -> None:
-        """With ``track_running_stats`` the running ones are taken in use."""
+        """With ``track_running_stats`` the running ones are used in inference."""
         super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype=dtype)
 
     def forward(self, x: Any) -> Tensor:
@@ -258,7 +258,7 @@ class _InstanceNorm(_RunningNorm):
         return instance_norm(x, weight=self.weight, bias=self.bias, eps=self.eps)
 
     def _follow(self, x: Tensor) -> None:
-        """Running statistics with the mean of those of all images."""
+        """Updates running statistics with the mean over all images."""
         assert self.running_mean is not None and self.running_var is not None
         x = detached(x)
         axes = tuple(range(2, x.ndim))

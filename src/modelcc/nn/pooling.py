@@ -18,7 +18,7 @@ from modelcc.tensor.tensor import Tensor
 
 
 class _MaxPool(Module):
-    """The greatest of each window of ``[N, C, *S]`` or ``[C, *S]``."""
+    """The maximum of each window of ``[N, C, *S]`` or ``[C, *S]``."""
 
     rank: ClassVar[int]
 
@@ -31,7 +31,7 @@ class _MaxPool(Module):
         *,
         ceil_mode: bool = False,
     ) -> None:
-        """The stride is the kernel if it is None."""
+        """A stride of None is the kernel."""
         self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
         self.dilation, self.ceil_mode = dilation, ceil_mode
 
@@ -56,7 +56,7 @@ class _AvgPool(Module):
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> None:
-        """The stride is the kernel if it is None; ``divisor_override`` divides all sums."""
+        """A stride of None is the kernel; ``divisor_override`` divides all sums."""
         self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
         self.ceil_mode, self.count_include_pad = ceil_mode, count_include_pad
         self.divisor_override = divisor_override
@@ -94,7 +94,7 @@ class _AdaptiveAvgPool(Module):
     rank: ClassVar[int]
 
     def __init__(self, output_size: OutputSize) -> None:
-        """One extent, or one for each axis; None is that of the operand."""
+        """One extent, or one per axis; None keeps the operand's."""
         self.output_size = output_size
 
     def forward(self, x: Any) -> Tensor:
@@ -102,12 +102,12 @@ class _AdaptiveAvgPool(Module):
 
 
 class _AdaptiveMaxPool(Module):
-    """The greatest of each of ``output_size`` windows, which cover ``[N, C, *S]`` evenly."""
+    """The maximum of each of ``output_size`` windows, which cover ``[N, C, *S]`` evenly."""
 
     rank: ClassVar[int]
 
     def __init__(self, output_size: OutputSize) -> None:
-        """One extent, or one for each axis; None is that of the operand."""
+        """One extent, or one per axis; None keeps the operand's."""
         self.output_size = output_size
 
     def forward(self, x: Any) -> Tensor:

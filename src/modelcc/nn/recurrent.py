@@ -21,11 +21,11 @@ from modelcc.tensor.promotion import named_type
 from modelcc.tensor.tensor import Tensor
 
 PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-"""Parameters of a direction of a layer: of what comes in, and of the state."""
+"""Parameters of a layer's direction: of the input, and of the state."""
 
 
 class _Recurrent(Keyed):
-    """Base: parameters ``weight_ih_l0`` and so on, and the layers one after the other."""
+    """Base: parameters ``weight_ih_l0`` and so on, and the layers in sequence."""
 
     gates: ClassVar[int]
     states: ClassVar[int] = 1
@@ -43,7 +43,8 @@ class _Recurrent(Keyed):
         dtype: Any = "f32",
         rng: Rng = None,
     ) -> None:
-        """``dropout`` is between layers; all parameters within ``1 / sqrt(hidden_size)``."""
+        """``dropout`` is between layers; all parameters are uniform within ``1 /
+        sqrt(hidden_size)``."""
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first = bias, batch_first
         self.dropout, self.bidirectional = chance(dropout), bidirectional
@@ -51,7 +52,7 @@ class _Recurrent(Keyed):
         self.reset_parameters(init.generator(rng))
 
     def reset_parameters(self, rng: np.random.Generator) -> None:
-        """Draw the parameters anew, and the key."""
+        """Re-initialises the parameters, and the random key."""
         bound = 1 / math.sqrt(self.hidden_size)
         rows = self.gates * self.hidden_size
         for layer in range(self.num_layers):
@@ -110,7 +111,7 @@ class _Recurrent(Keyed):
                              f"{x.type}", callers_line())  # fmt: skip
 
     def _single(self, x: Tensor, initial: Any) -> tuple[Tensor, Any]:
-        """Of one sequence without a batch."""
+        """For one sequence without a batch axis."""
         batch = 0 if self.batch_first else 1
         wide = reshaped(x, *x.shape[:batch], 1, *x.shape[batch:])
         given = None

@@ -13,7 +13,7 @@ from modelcc.tensor.tensor import Tensor
 
 
 class Upsample(Module):
-    """``[N, C, *S]`` in another size, or larger by a factor."""
+    """``[N, C, *S]`` resized to a size, or by a factor."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class _Padding(Module):
     mode: ClassVar[Literal["constant", "reflect", "replicate", "circular"]] = "constant"
 
     def __init__(self, padding: int | Sequence[int]) -> None:
-        """One number, or two for each axis."""
+        """One number, or two per axis."""
         self.padding = per_axis(padding, 2 * self.rank, "padding")
 
     def forward(self, x: Any) -> Tensor:
@@ -72,10 +72,10 @@ class _Padding(Module):
 
 
 class _ConstantPad(_Padding):
-    """Base: the pads are a number."""
+    """Base: constant padding."""
 
     def __init__(self, padding: int | Sequence[int], value: float) -> None:
-        """``value`` is what is around."""
+        """``value`` is the padding value."""
         super().__init__(padding)
         self.value = value
 
@@ -84,99 +84,99 @@ class _ConstantPad(_Padding):
 
 
 class ZeroPad1d(_Padding):
-    """Zeros around the last axis."""
+    """Zero padding of the last axis."""
 
     rank = 1
 
 
 class ZeroPad2d(_Padding):
-    """Zeros around the last two axes."""
+    """Zero padding of the last two axes."""
 
     rank = 2
 
 
 class ZeroPad3d(_Padding):
-    """Zeros around the last three axes."""
+    """Zero padding of the last three axes."""
 
     rank = 3
 
 
 class ReflectionPad1d(_Padding):
-    """The image reflected at its edges around the last axis."""
+    """Reflection padding of the last axis."""
 
     rank = 1
     mode = "reflect"
 
 
 class ReflectionPad2d(_Padding):
-    """The image reflected at its edges around the last two axes."""
+    """Reflection padding of the last two axes."""
 
     rank = 2
     mode = "reflect"
 
 
 class ReflectionPad3d(_Padding):
-    """The image reflected at its edges around the last three axes."""
+    """Reflection padding of the last three axes."""
 
     rank = 3
     mode = "reflect"
 
 
 class ReplicationPad1d(_Padding):
-    """The edges again around the last axis."""
+    """Edge padding of the last axis."""
 
     rank = 1
     mode = "replicate"
 
 
 class ReplicationPad2d(_Padding):
-    """The edges again around the last two axes."""
+    """Edge padding of the last two axes."""
 
     rank = 2
     mode = "replicate"
 
 
 class ReplicationPad3d(_Padding):
-    """The edges again around the last three axes."""
+    """Edge padding of the last three axes."""
 
     rank = 3
     mode = "replicate"
 
 
 class CircularPad1d(_Padding):
-    """The image again around the last axis."""
+    """Circular padding of the last axis."""
 
     rank = 1
     mode = "circular"
 
 
 class CircularPad2d(_Padding):
-    """The image again around the last two axes."""
+    """Circular padding of the last two axes."""
 
     rank = 2
     mode = "circular"
 
 
 class CircularPad3d(_Padding):
-    """The image again around the last three axes."""
+    """Circular padding of the last three axes."""
 
     rank = 3
     mode = "circular"
 
 
 class ConstantPad1d(_ConstantPad):
-    """A number around the last axis."""
+    """Constant padding of the last axis."""
 
     rank = 1
 
 
 class ConstantPad2d(_ConstantPad):
-    """A number around the last two axes."""
+    """Constant padding of the last two axes."""
 
     rank = 2
 
 
 class ConstantPad3d(_ConstantPad):
-    """A number around the last three axes."""
+    """Constant padding of the last three axes."""
 
     rank = 3

@@ -1,4 +1,4 @@
-"""What a tensor is to the module that has it: trained, frozen, or a buffer."""
+"""Roles of tensors in modules: trained, frozen, or a buffer."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from modelcc.tensor.lazy import callers_line
 from modelcc.tensor.tensor import Tensor
 
 Role = Literal["parameter", "frozen", "buffer", "transient"]
-"""Trained; a parameter that is not; part of the state; a buffer that is in no state dict."""
+"""Trained; a parameter that is not; part of the state; a buffer excluded from state dicts."""
 
 
 class Marked:
-    """A tensor with its role, on its way to an attribute of a module."""
+    """A tensor with its role, before assignment to an attribute of a module."""
 
     tensor: Tensor
     role: Role
 
 
 class Parameter(Marked):
-    """Marks a tensor that is trained: ``self.weight = Parameter(tensor)``.
+    """Marks a trainable tensor: ``self.weight = Parameter(tensor)``.
 
-    The module keeps the tensor itself and notes the name.  :class:`ModelError` for other elements
-    than floats, unless it is not ``trainable``.
+    The module stores the tensor itself and records the name.  :class:`ModelError` for non-float
+    tensors, unless not ``trainable``.
     """
 
     def __new__(cls, value: Any, trainable: bool = True) -> Any:
-        """``value`` is a tensor, or what one is made of."""
+        """``value`` is a tensor, or converted to one."""
         marked = super().__new__(cls)
         marked.tensor = Tensor(value)
         if trainable and not marked.tensor.dtype.is_float:
@@ -39,13 +39,13 @@ class Parameter(Marked):
 
 
 class Buffer(Marked):
-    """Marks a tensor that is not trained; if ``persistent``, it is in the state dict.
+    """Marks a tensor that is not trained; a ``persistent`` one is in the state dict.
 
     Tensors without a mark are persistent buffers.
     """
 
     def __new__(cls, value: Any, persistent: bool = True) -> Any:
-        """``value`` is a tensor, or what one is made of."""
+        """``value`` is a tensor, or converted to one."""
         marked = super().__new__(cls)
         marked.tensor = Tensor(value)
         marked.role = "buffer" if persistent else "transient"
@@ -53,7 +53,7 @@ class Buffer(Marked):
 
 
 def unmarked(value: Any) -> tuple[Any, Role | None]:
-    """``value`` without marks, in lists and dicts too, and the role that they say."""
+    """``value`` without marks, in lists and dicts too, and the role that they specify."""
     if isinstance(value, Marked):
         return value.tensor, value.role
     roles = _roles_in(value)

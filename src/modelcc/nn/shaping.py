@@ -1,4 +1,4 @@
-"""Layers that move elements and change none."""
+"""Layers that reshape."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from modelcc.tensor.tensor import Tensor
 
 
 class Flatten(Module):
-    """Axes from ``start_dim`` to ``end_dim`` become one."""
+    """Axes from ``start_dim`` to ``end_dim`` merged into one."""
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
-        """All but the batch, unless told otherwise."""
+        """By default all except the batch."""
         self.start_dim, self.end_dim = start_dim, end_dim
 
     def forward(self, x: Any) -> Tensor:
@@ -21,7 +21,7 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """One axis becomes several; one of their extents may be -1."""
+    """One axis split into several; one of their extents may be -1."""
 
     def __init__(self, dim: int, unflattened_size: tuple[int, ...]) -> None:
         """``unflattened_size`` are the extents of axis ``dim``."""

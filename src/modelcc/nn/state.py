@@ -1,4 +1,4 @@
-"""Tensors by name: what a module takes, and what is wrong with it."""
+"""Tensors by name: checks before they replace those of a module."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from modelcc.tensor.lazy import callers_line
 from modelcc.tensor.tensor import Tensor
 
 SHOWN = 8
-"""Names that an error lists."""
+"""Maximum names listed by an error."""
 
 
 def suiting(
     module: str, own: Mapping[str, Tensor], given: Mapping[str, Tensor]
 ) -> Mapping[str, Tensor]:
-    """``given``; :class:`ModelError` for names that ``module`` has not, and for other types."""
+    """``given``; :class:`ModelError` for names that ``module`` lacks, and for other types."""
     unknown = [name for name in given if name not in own]
     differ = [
         f"{name}: {given[name].type} for {own[name].type}"
@@ -37,7 +37,7 @@ def changed(
 ) -> Callable[[str, str, Tensor], Tensor]:
     """The change of :func:`~modelcc.nn.branch.rebuilt` that puts ``given`` in place of ``own``.
 
-    A tensor that has several paths is replaced at all of them.
+    A shared tensor is replaced at all of its paths.
     """
     by_tensor = {id(own[path]): tensor for path, tensor in given.items()}
 
@@ -52,7 +52,7 @@ def changed(
 def loaded(
     module: str, own: Mapping[str, Tensor], given: Mapping[str, Any], strict: bool
 ) -> dict[str, Tensor]:
-    """``given`` as tensors of the types of ``own``; :class:`ModelError` lists what differs."""
+    """``given`` converted to the types of ``own``; :class:`ModelError` lists mismatches."""
     missing = [name for name in own if name not in given] if strict else []
     unknown = [name for name in given if name not in own] if strict else []
     arrays = {name: array_of(value) for name, value in given.items() if name in own}
@@ -67,19 +67,19 @@ def loaded(
 
 
 def array_of(value: Any) -> Array:
-    """A tensor, an array or a tensor of PyTorch as an array."""
+    """A tensor, an array or a PyTorch tensor as an array."""
     if isinstance(value, Tensor):
         return value.numpy()
     if hasattr(value, "detach"):
         value = value.detach().cpu()
-        if str(value.dtype) == "torch.bfloat16":  # NumPy has no such type, and f32 holds it
+        if str(value.dtype) == "torch.bfloat16":  # NumPy lacks it; f32 holds it
             value = value.float()
         return value.numpy()
     return np.asarray(value)
 
 
 def _converts(array: Array, own: Tensor) -> bool:
-    """Whether elements are of the same kind: PyTorch's counters are i64, and so on."""
+    """Whether elements may be converted: they are of the same kind."""
     return Tensor.of_array(array).dtype.is_float == own.dtype.is_float
 
 

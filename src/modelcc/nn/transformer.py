@@ -36,7 +36,7 @@ def _function(activation: Activation) -> Callable[[Any], Tensor]:
 
 
 class _TransformerBlock(Module):
-    """Base: attention to itself and others, and two linear maps, each beside what it is given."""
+    """Base: self- and cross-attention, and a feed-forward network, with residuals."""
 
     attentions: ClassVar[tuple[str, ...]]
     self_attn: MultiheadAttention
@@ -86,7 +86,7 @@ class _TransformerBlock(Module):
 
 
 class TransformerEncoderLayer(_TransformerBlock):
-    """Attention to itself and a feed-forward network, each with a residual and a LayerNorm.
+    """Self-attention and a feed-forward network, each with a residual and a LayerNorm.
 
     Vaswani et al., "Attention is all you need", 2017; norms come after, with ``norm_first`` before.
     """
@@ -115,7 +115,8 @@ class TransformerEncoderLayer(_TransformerBlock):
 
 
 class TransformerDecoderLayer(_TransformerBlock):
-    """As :class:`TransformerEncoderLayer`, with attention to the results of an encoder between."""
+    """As :class:`TransformerEncoderLayer`, with cross-attention to the encoder's results in
+    between."""
 
     attentions = ("self_attn", "multihead_attn")
     multihead_attn: MultiheadAttention
@@ -133,7 +134,7 @@ class TransformerDecoderLayer(_TransformerBlock):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """``memory`` is what an encoder returned; masks are those of the two attentions."""
+        """``memory`` is the encoder's result; masks are those of the two attentions."""
         x, memory = as_tensor(tgt), as_tensor(memory)
 
         def own(x: Tensor) -> Tensor:
@@ -159,7 +160,7 @@ class TransformerDecoderLayer(_TransformerBlock):
 
 
 class TransformerEncoder(Module):
-    """``num_layers`` copies of an encoder layer one after the other, with keys of their own."""
+    """``num_layers`` copies of an encoder layer in sequence, each with its own random keys."""
 
     def __init__(
         self,
@@ -169,7 +170,7 @@ class TransformerEncoder(Module):
         *,
         rng: Rng = None,
     ) -> None:
-        """All begin with the parameters of ``encoder_layer``; :meth:`initialize` draws others."""
+        """All start from the parameters of ``encoder_layer``; :meth:`initialize` draws others."""
         drawn = init.generator(rng)
         self.layers = ModuleList(_copied(encoder_layer, drawn) for _ in range(num_layers))
         self.norm = norm
@@ -177,7 +178,7 @@ class TransformerEncoder(Module):
     def forward(
         self, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False
     ) -> Tensor:
-        """Masks go to every layer."""
+        """Masks are passed to every layer."""
         x = as_tensor(src)
         for layer in self.layers:
             x = layer(x, mask, src_key_padding_mask, is_causal)
@@ -185,7 +186,7 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """``num_layers`` copies of a decoder layer one after the other, with keys of their own."""
+    """``num_layers`` copies of a decoder layer in sequence, each with its own random keys."""
 
     def __init__(
         self,
@@ -195,13 +196,13 @@ class TransformerDecoder(Module):
         *,
         rng: Rng = None,
     ) -> None:
-        """All begin with the parameters of ``decoder_layer``; :meth:`initialize` draws others."""
+        """All start from the parameters of ``decoder_layer``; :meth:`initialize` draws others."""
         drawn = init.generator(rng)
         self.layers = ModuleList(_copied(decoder_layer, drawn) for _ in range(num_layers))
         self.norm = norm
 
     def forward(self, tgt: Any, memory: Any, *masks: Any, **named: Any) -> Tensor:
-        """Masks, those of the layer, go to every layer."""
+        """Masks, those of the layer, are passed to every layer."""
         x = as_tensor(tgt)
         for layer in self.layers:
             x = layer(x, memory, *masks, **named)

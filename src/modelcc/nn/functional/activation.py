@@ -1,6 +1,6 @@
 """Activations, elementwise and along an axis, under PyTorch's names and with its defaults.
 
-``inplace`` is there for programs that say it; tensors are never changed, so it means nothing.
+``inplace`` is accepted for compatibility; tensors are immutable, so it has no effect.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ def relu6(x: Any, inplace: bool = False) -> Tensor:
 
 
 def leaky_relu(x: Any, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """x where it is above 0, else ``negative_slope * x``."""
+    """x where it is positive, else ``negative_slope * x``."""
     return _applied(ops.LeakyRelu(negative_slope), x)
 
 
 def prelu(x: Any, weight: Tensor) -> Tensor:
-    """x where it is above 0, else ``weight * x``; one weight, or one for each channel (axis 1)."""
+    """x where it is positive, else ``weight * x``; one weight, or one per channel (axis 1)."""
     x = as_tensor(x)
     shape = (weight.shape[0], *(1,) * (x.ndim - 2)) if x.ndim > 1 else (weight.shape[0],)
     return of(ops.PRelu(), x, reshaped(weight, *shape))
 
 
 def elu(x: Any, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """x where it is above 0, else ``alpha * (exp(x) - 1)``."""
+    """x where it is positive, else ``alpha * (exp(x) - 1)``."""
     return _applied(ops.Elu(alpha), x)
 
 
 def celu(x: Any, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """x where it is above 0, else ``alpha * (exp(x / alpha) - 1)``."""
+    """x where it is positive, else ``alpha * (exp(x / alpha) - 1)``."""
     return _applied(ops.Celu(alpha), x)
 
 
@@ -74,7 +74,7 @@ def mish(x: Any, inplace: bool = False) -> Tensor:
 
 
 def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """``log(1 + exp(beta * x)) / beta``; x itself where ``beta * x`` is above ``threshold``."""
+    """``log(1 + exp(beta * x)) / beta``; x itself where ``beta * x`` exceeds ``threshold``."""
     x = as_tensor(x)
     scaled = x if beta == 1 else x * beta
     smooth = of(ops.Softplus(), scaled)
@@ -102,7 +102,7 @@ def logsigmoid(x: Any) -> Tensor:
 
 
 def hardsigmoid(x: Any, inplace: bool = False) -> Tensor:
-    """``x / 6 + 1/2`` within 0 and 1."""
+    """``x / 6 + 1/2`` clamped to [0, 1]."""
     return _applied(ops.HardSigmoid(1 / 6, 0.5), x)
 
 
@@ -112,18 +112,18 @@ def hardswish(x: Any, inplace: bool = False) -> Tensor:
 
 
 def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
-    """x within the limits."""
+    """x clamped to the limits."""
     return _applied(ops.Clip(min_val, max_val), x)
 
 
 def hardshrink(x: Any, lambd: float = 0.5) -> Tensor:
-    """x where ``|x|`` is above ``lambd``, else 0."""
+    """x where ``|x|`` exceeds ``lambd``, else 0."""
     x = as_tensor(x)
     return where(of(Abs(), x) > lambd, x, 0.0)
 
 
 def softshrink(x: Any, lambd: float = 0.5) -> Tensor:
-    """x moved by ``lambd`` towards 0, and 0 where that is farther."""
+    """x moved by ``lambd`` towards 0, and 0 where ``|x|`` is smaller."""
     x = as_tensor(x)
     return where(x > lambd, x - lambd, where(x < -lambd, x + lambd, 0.0))
 
@@ -135,7 +135,7 @@ def tanhshrink(x: Any) -> Tensor:
 
 
 def threshold(x: Any, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """x where it is above ``threshold``, else ``value``."""
+    """x where it exceeds ``threshold``, else ``value``."""
     x = as_tensor(x)
     return where(of(Greater(), *x.alike(threshold)), x, float(value))
 

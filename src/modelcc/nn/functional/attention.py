@@ -35,10 +35,10 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """``softmax(scale * q k^T + mask) v`` for q ``[…, m, d]``, k ``[…, n, d]``, v ``[…, n, e]``.
 
-    A mask of bools says which keys are seen, one of floats is added; a query that sees none gets
+    A bool mask says which keys are attended to, a float mask is added; a query without any gets
     zeros.  ``is_causal`` hides keys after the query; ``scale`` None is ``1 / sqrt(d)``.
     ``dropout_p`` drops weights, by ``dropout_key``; with ``enable_gqa`` heads of keys and values
-    serve groups of heads of queries.
+    are shared by groups of query heads.
     """
     q, k, v = (as_tensor(x) for x in (query, key, value))
     if min(q.ndim, k.ndim, v.ndim) < 2:
@@ -62,7 +62,7 @@ def scaled_dot_product_attention(
 def attention_weights(
     q: Tensor, k: Tensor, mask: Tensor | None, is_causal: bool, scale: float
 ) -> Tensor:
-    """``softmax(scale * q k^T + mask)``; the mask is added."""
+    """``softmax(scale * q k^T + mask)``, for an additive mask."""
     scores = of(MatMul(), q, swapped(k, -1, -2)) * scale
     if mask is not None:
         scores = scores + mask
@@ -72,7 +72,7 @@ def attention_weights(
 
 
 def causal_mask(x: Tensor, queries: Index, keys: Index) -> Tensor:
-    """Which keys each query may see, itself and those before: bools ``[queries, keys]``."""
+    """Which keys each query may attend to, itself and those before: bools ``[queries, keys]``."""
     query = x.result(Iota((queries, 1), 0, 0, 1, I64))
     key = x.result(Iota((1, keys), 1, 0, 1, I64))
     return key <= query
@@ -99,7 +99,7 @@ def _of_four_axes(x: Tensor, lead: tuple[Index, ...]) -> Tensor:
 
 
 def _repeated(x: Tensor, q: Tensor) -> Tensor:
-    """Heads of keys or values, each for a group of heads of queries."""
+    """Heads of keys or values, repeated for each group of query heads."""
     *lead, heads, length, size = x.shape
     times = number(q.shape[-3], "a number of heads") // number(heads, "a number of heads")
     wide = reshaped(x, *lead, heads, 1, length, size)
@@ -109,7 +109,7 @@ def _repeated(x: Tensor, q: Tensor) -> Tensor:
 
 
 def _added(mask: Tensor, q: Tensor) -> Tensor:
-    """What is added to scores."""
+    """The additive form of a mask."""
     if mask.dtype == BOOL:
         zero = q.of_number(0.0, q.dtype)
         return where(mask, zero, -np.inf)
@@ -117,6 +117,6 @@ def _added(mask: Tensor, q: Tensor) -> Tensor:
 
 
 def _sees_any(mask: Tensor) -> Tensor:
-    """For each query, whether the mask leaves some key: ``[…, m, 1]``."""
+    """For each query, whether the mask leaves any key: ``[…, m, 1]``."""
     greatest = of(ReduceMax((mask.ndim - 1,), True), mask) if mask.ndim else mask
     return greatest > -np.inf

@@ -1,4 +1,4 @@
-"""Losses of classes: cross-entropy, its parts and its relatives."""
+"""Classification losses: cross-entropy, its parts and variants."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from modelcc.tensor.lazy import callers_line
 from modelcc.tensor.tensor import Tensor
 
 IGNORED = -100
-"""The class that counts for nothing, unless another is given."""
+"""The class that is ignored by default."""
 
 
 def cross_entropy(
@@ -35,8 +35,8 @@ def cross_entropy(
 ) -> Tensor:
     """``-log softmax(x)`` at the targets, for x ``[N, C, *S]`` or ``[C]`` along its classes.
 
-    Targets are classes ``[N, *S]`` (integers), or chances in the shape of x.  ``weight`` ``[C]``
-    weighs classes, and the mean is by their weights.
+    Targets are classes ``[N, *S]`` (integers), or probabilities in the shape of x.  ``weight``
+    ``[C]`` weighs classes, and the mean is by their weights.
     """
     x, target = as_tensor(x), as_tensor(target)
     logarithms = log_softmax(x, 1 if x.ndim > 1 else 0)
@@ -62,7 +62,7 @@ def nll_loss(
 ) -> Tensor:
     """``-x`` at the targets, for logarithms x ``[N, C, *S]`` and classes ``[N, *S]``.
 
-    A class that there is not ends the run; ``ignore_index`` counts for nothing.
+    A class out of range fails the run; ``ignore_index`` is ignored.
     """
     costs, weights = _picked(as_tensor(x), as_tensor(target), weight, ignore_index)
     return _mean_by_weights(costs, weights, reduction)
@@ -71,7 +71,7 @@ def nll_loss(
 def _picked(
     x: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int
 ) -> tuple[Tensor, Tensor]:
-    """Costs of the targets, and the weight of each."""
+    """Losses of the targets, and the weight of each."""
     axis = 1 if x.ndim > 1 else 0
     if target.dtype.is_float or target.ndim != x.ndim - 1:
         raise ModelError(f"targets {target.type} for classes along axis {axis} of {x.type}",
@@ -98,7 +98,7 @@ def _mean_by_weights(costs: Tensor, weights: Tensor, reduction: Reduction) -> Te
 
 
 def _spread(logarithms: Tensor, weight: Tensor | None) -> Tensor:
-    """The cost of all classes together."""
+    """The sum of the losses over all classes."""
     axis = 1 if logarithms.ndim > 1 else 0
     if weight is not None:
         logarithms = logarithms * _along(weight, axis, logarithms.ndim)
@@ -142,7 +142,7 @@ def _by_chances(
 def sigmoid_focal_loss(
     x: Any, target: Any, alpha: float = 0.25, gamma: float = 2.0, reduction: Reduction = "none"
 ) -> Tensor:
-    """Cross-entropy of ``sigmoid(x)`` by ``(1 - p)^gamma``, p the chance of what is right.
+    """Cross-entropy of ``sigmoid(x)`` by ``(1 - p)^gamma``, p the probability of the right answer.
 
     ``alpha`` weighs the positive ones, unless it is below 0; defaults are torchvision's.
     Lin et al., "Focal loss for dense object detection", 2017.
@@ -165,9 +165,9 @@ def focal_loss(
     ignore_index: int = IGNORED,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Cross-entropy of classes by ``(1 - p)^gamma``, p the chance of the target.
+    """Cross-entropy of classes by ``(1 - p)^gamma``, p the probability of the target.
 
-    ``alpha`` ``[C]`` weighs classes; the mean is over the targets that count, each once.
+    ``alpha`` ``[C]`` weighs classes; the mean is over the targets that are not ignored, unweighted.
     """
     x, target = as_tensor(x), as_tensor(target)
     logarithms = log_softmax(x, 1 if x.ndim > 1 else 0)

@@ -15,7 +15,7 @@ from modelcc.tensor.tensor import Tensor
 
 Padding = Numbers | Literal["same", "valid"]
 PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
-"""What stands around an image: zeros, the image reflected, its border, or the image again."""
+"""Padding values: zeros, reflection, the edge, or periodic continuation."""
 
 Pads = tuple[tuple[int, ...], tuple[int, ...]]
 """Before and after each spatial axis."""
@@ -24,7 +24,7 @@ Pads = tuple[tuple[int, ...], tuple[int, ...]]
 def pads(
     padding: Padding, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> Pads:
-    """Pads of ``padding``; ``same`` keeps extents, and puts the odd one after."""
+    """Pads of ``padding``; ``same`` keeps extents, with the odd element at the end."""
     if not isinstance(padding, str):
         each = per_axis(padding, len(kernel), "padding")
         return each, each
@@ -41,7 +41,7 @@ def pads(
 
 
 def padded(x: Tensor, before: Sequence[int], after: Sequence[int], mode: PaddingMode) -> Tensor:
-    """``x`` with more around its last axes, as ``mode`` says."""
+    """``x`` padded along its last axes according to ``mode``."""
     lead = (0,) * (x.ndim - len(before))
     known = {"reflect": "reflect", "replicate": "edge", "circular": "wrap", "zeros": "constant"}
     return of(Pad((*lead, *before), (*lead, *after), known[mode]), x)  # type: ignore[arg-type]

@@ -1,8 +1,8 @@
-"""Connectionist temporal classification: the cost of a sequence that nobody has aligned.
+"""Connectionist temporal classification: a loss for sequences without alignments.
 
 Graves et al., "Connectionist temporal classification", 2006.  A target of S classes has 2 S + 1
-states, blanks between and around its classes; the chance of all alignments that end in a state is
-summed up step by step.
+states, blanks between and around its classes; the probability of all alignments that end in a state
+is summed step by step (the forward algorithm).
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from modelcc.tensor.lazy import callers_line
 from modelcc.tensor.tensor import Tensor
 
 NEVER = -1e30
-"""The logarithm of a chance of 0, far enough from infinity to be added to."""
+"""The logarithm of probability 0, far enough from infinity to be added to."""
 IMPOSSIBLE = NEVER / 2
-"""What is below never happens."""
+"""Logarithms below are treated as impossible."""
 
 
 def ctc_loss(
@@ -52,10 +52,10 @@ def ctc_loss(
     reduction: Reduction = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:
-    """``-log`` of the chance of targets ``[N, S]``, given log_probs ``[T, N, C]``.
+    """``-log`` of the probability of targets ``[N, S]``, given log_probs ``[T, N, C]``.
 
-    Lengths are ``[N]``.  The mean is over the batch, of costs by the length of their targets.  What
-    cannot be aligned costs infinity, with ``zero_infinity`` nothing.
+    Lengths are ``[N]``.  The mean is over the batch, of losses divided by target lengths.  The loss
+    of impossible alignments is infinite, with ``zero_infinity`` 0.
     """
     log_probs, targets = as_tensor(log_probs), as_tensor(targets).cast(I64)
     input_lengths = as_tensor(input_lengths).cast(I64)
@@ -84,7 +84,7 @@ def _check(log_probs: Tensor, targets: Tensor, *lengths: Tensor) -> None:
 def _over_time(
     log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int
 ) -> Tensor:
-    """Logarithms of the chance to be in each state ``[N, 2 S + 1]`` when a sequence ends."""
+    """Log-probabilities of each state ``[N, 2 S + 1]`` at the end of each sequence."""
     time, batch, _ = log_probs.shape
     states = targets.shape[1] * 2 + 1
     labels = _labels(targets, target_lengths, blank)
@@ -99,7 +99,7 @@ def _over_time(
 
 
 def _labels(targets: Tensor, lengths: Tensor, blank: int) -> Tensor:
-    """Classes of the states ``[N, 2 S + 1]``: what is beyond a target is blank."""
+    """Classes of the states ``[N, 2 S + 1]``, blanks beyond a target."""
     batch, size = targets.shape
     place = targets.result(Iota((1, size), 1, 0, 1, I64))
     own = where(place < reshaped(lengths, batch, 1), targets, blank)
@@ -110,7 +110,7 @@ def _labels(targets: Tensor, lengths: Tensor, blank: int) -> Tensor:
 
 
 def _skips(labels: Tensor, blank: int) -> Tensor:
-    """Whether a state may follow the one two before: a class that is not the one before it."""
+    """Whether a state may follow the one two before: a class different from the previous one."""
     batch, states = labels.shape
     before = part(labels, 1, 0, states - 2)
     own = part(labels, 1, 2, states - 2)
@@ -127,7 +127,7 @@ def _iterated(time: Index, before: Tensor, given: dict[str, Tensor]) -> Tensor:
 
 
 def _step(at: Iteration, states: list[Value]) -> tuple[list[Value], list[Value]]:
-    """States after one more step; a sequence that has ended keeps its own."""
+    """States after one more step; those of ended sequences are kept."""
     (old,) = states
     ways = (old, _moved(old, 1), _moved(old, 2) + at["skips"])
     greatest = made(Max(), made(Max(), *ways[:2]), ways[2])
@@ -137,14 +137,14 @@ def _step(at: Iteration, states: list[Value]) -> tuple[list[Value], list[Value]]
 
 
 def _moved(states: Value, by: int) -> Value:
-    """What each state was ``by`` states before, never before the first."""
+    """States shifted ``by`` positions, impossible before the first."""
     batch, count = states.type.shape
     never = Value(states.build, states.build.emit(Full((batch, by), NEVER, states.type.dtype)))
     return made(Concat(1), never, view(states, 1, 0, count - by))
 
 
 def _ending(last: Tensor, lengths: Tensor) -> Tensor:
-    """Logarithms of the chance to end in the last blank, or in the last class."""
+    """Log-probability to end in the last blank, or in the last class."""
     (batch,) = lengths.shape
     final = reshaped(lengths * 2, batch, 1)
     blank = of(GatherElements(1, signed=False), last, final)

@@ -27,9 +27,9 @@ def next_key(key: Tensor) -> Tensor:
 
 
 def uniform(key: Tensor, *shape: Index) -> Tensor:
-    """Uniform f32 within [0, 1), one for each place, by the two words of ``key``.
+    """Uniform f32 in [0, 1), one per position, by the two words of ``key``.
 
-    The mixing is Wellons' lowbias32 (Hash Function Prospector, 2018).
+    The hash is Wellons' lowbias32 (Hash Function Prospector, 2018).
     """
     line = key.result(Iota((product(shape),), 0, 0, 1, U32))
     first, second = (part(key, 0, i, 1) for i in (0, 1))
@@ -44,7 +44,7 @@ def _mixed(x: Tensor) -> Tensor:
 
 
 def dropout(x: Any, p: float = 0.5, training: bool = True, *, key: Tensor | None = None) -> Tensor:
-    """In ``training``, 0 with chance ``p``, others by ``1 / (1 - p)``; else x.
+    """In ``training``, 0 with probability ``p``, others scaled by ``1 / (1 - p)``; else x.
 
     Srivastava et al., "Dropout", 2014.
     """
@@ -54,7 +54,7 @@ def dropout(x: Any, p: float = 0.5, training: bool = True, *, key: Tensor | None
 def feature_dropout(
     x: Any, p: float = 0.5, training: bool = True, *, key: Tensor | None = None
 ) -> Tensor:
-    """As :func:`dropout`, of whole channels of ``[N, C, *S]``."""
+    """As :func:`dropout`, on whole channels of ``[N, C, *S]``."""
     x = as_tensor(x)
     return _dropped(x, p, training, key, (*x.shape[:2], *(1,) * (x.ndim - 2)))
 

@@ -35,7 +35,7 @@ def bilinear(x1: Any, x2: Any, weight: Tensor, bias: Tensor | None = None) -> Te
 def embedding(indices: Any, weight: Tensor, padding_idx: int | None = None) -> Tensor:
     """Rows of ``weight`` ``[count, size]`` by integers of any shape, which are checked.
 
-    No gradient goes to the row ``padding_idx``.
+    The row ``padding_idx`` gets no gradient.
     """
     indices = as_tensor(indices)
     rows = of(Gather(0), weight, indices)
@@ -47,7 +47,7 @@ def embedding(indices: Any, weight: Tensor, padding_idx: int | None = None) -> T
 
 
 def one_hot(indices: Any, num_classes: int, dtype: Any = "i64", dim: int = -1) -> Tensor:
-    """1 at the index along a new axis of ``num_classes``, else 0; i64 as PyTorch's."""
+    """1 at the index along a new axis of ``num_classes``, else 0; i64 as in PyTorch."""
     indices = as_tensor(indices)
     axis = dim % (indices.ndim + 1)
     values = Tensor([0, 1], named_type(dtype))

@@ -1,4 +1,4 @@
-"""Losses of numbers: what they cost beside their targets, under PyTorch's names."""
+"""Regression and probability losses, under PyTorch's names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Reduction = Literal["mean", "sum", "none"]
 
 
 def reduced(costs: Tensor, reduction: Reduction) -> Tensor:
-    """The mean or the sum of all, or each by itself."""
+    """The mean or the sum of all losses, or the losses themselves."""
     if reduction == "none":
         return costs
     if reduction == "mean":
@@ -30,7 +30,7 @@ def reduced(costs: Tensor, reduction: Reduction) -> Tensor:
 
 
 def matched(what: str, x: Any, target: Any) -> tuple[Tensor, Tensor]:
-    """Both as tensors of one shape; :class:`ModelError` if they differ, which is a mistake."""
+    """Both as tensors of one shape; :class:`ModelError` if they differ."""
     x, target = as_tensor(x), as_tensor(target)
     pairs = zip(x.shape, target.shape, strict=False)
     known = all(a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int))
@@ -54,7 +54,7 @@ def l1_loss(x: Any, target: Any, reduction: Reduction = "mean") -> Tensor:
 
 
 def huber_loss(x: Any, target: Any, reduction: Reduction = "mean", delta: float = 1.0) -> Tensor:
-    """``(x - target)^2 / 2`` up to a distance of ``delta``, and straight on from there."""
+    """``(x - target)^2 / 2`` up to a distance of ``delta``, linear beyond."""
     x, target = matched("huber_loss", x, target)
     distance = of(Abs(), x - target)
     line = (distance - 0.5 * delta) * delta
@@ -62,7 +62,7 @@ def huber_loss(x: Any, target: Any, reduction: Reduction = "mean", delta: float 
 
 
 def smooth_l1_loss(x: Any, target: Any, reduction: Reduction = "mean", beta: float = 1.0) -> Tensor:
-    """``(x - target)^2 / (2 beta)`` up to a distance of ``beta``, and straight on from there."""
+    """``(x - target)^2 / (2 beta)`` up to a distance of ``beta``, linear beyond."""
     if beta == 0:
         return l1_loss(x, target, reduction)
     x, target = matched("smooth_l1_loss", x, target)
@@ -74,7 +74,8 @@ def smooth_l1_loss(x: Any, target: Any, reduction: Reduction = "mean", beta: flo
 def binary_cross_entropy(
     x: Any, target: Any, weight: Tensor | None = None, reduction: Reduction = "mean"
 ) -> Tensor:
-    """``-target log x - (1 - target) log (1 - x)`` of chances; logarithms are -100 at least."""
+    """``-target log x - (1 - target) log (1 - x)`` of probabilities; logarithms are at least
+    -100."""
     x, target = matched("binary_cross_entropy", x, target)
     floor = Clip(-100.0, None)
     hit, miss = of(floor, of(Log(), x)), of(floor, of(Log(), 1 - x))
@@ -104,7 +105,7 @@ def kl_div(
     reduction: Literal["mean", "sum", "none", "batchmean"] = "mean",
     log_target: bool = False,
 ) -> Tensor:
-    """``target * (log target - x)`` of logarithms x; 0 where the target is 0."""
+    """``target * (log target - x)`` for logarithms x; 0 where the target is 0."""
     x, target = matched("kl_div", x, target)
     if log_target:
         costs = of(Exp(), target) * (target - x)
@@ -126,7 +127,7 @@ def poisson_nll_loss(
     eps: float = 1e-8,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """The negative logarithm of the chance of counts; ``full`` adds Stirling's term."""
+    """The negative log-likelihood of counts; ``full`` adds Stirling's term."""
     x, target = matched("poisson_nll_loss", x, target)
     costs = of(Exp(), x) - target * x if log_input else x - target * of(Log(), x + eps)
     if full:

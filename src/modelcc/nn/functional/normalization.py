@@ -1,4 +1,4 @@
-"""Normalisation: over a batch, over trailing axes, over groups of channels."""
+"""Normalisation over a batch, over trailing axes, over groups of channels."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from modelcc.tensor.lazy import callers_line
 from modelcc.tensor.tensor import Tensor
 
 EPSILONS = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-23, "f64": 2.0**-52}
-"""The distance of 1 to the next number, which RMS normalisation adds if told nothing else."""
+"""Machine epsilon by dtype, the default of RMS normalisation."""
 
 
 def batch_statistics(x: Any) -> tuple[Tensor, Tensor]:
-    """Mean and variance (of the whole, not an estimate) of each channel of ``[N, C, *S]``."""
+    """Mean and (biased) variance of each channel of ``[N, C, *S]``."""
     x = as_tensor(x)
     axes = (0, *range(2, x.ndim))
     mean, var = (reshaped(moment, x.shape[1]) for moment in x.results(Moments(axes), x))
@@ -39,8 +39,8 @@ def batch_norm(
 ) -> Tensor:
     """``(x - mean) / sqrt(var + eps) * weight + bias`` for each channel of ``[N, C, *S]``.
 
-    Statistics are the running ones, in ``training`` those of the batch; running ones stay as they
-    are (the layer BatchNorm changes its own).
+    Statistics are the running ones, in ``training`` those of the batch; running ones are not
+    updated (the layer BatchNorm updates its own).
     """
     x = as_tensor(x)
     if training:
@@ -78,7 +78,8 @@ def layer_norm(
 def rms_norm(
     x: Any, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
-    """``x / sqrt(mean of x^2 + eps) * weight`` over the last axes; eps None: that of the type."""
+    """``x / sqrt(mean of x^2 + eps) * weight`` over the last axes; eps None: the dtype's machine
+    epsilon."""
     x = as_tensor(x)
     epsilon = EPSILONS.get(x.dtype.name, EPSILONS[F32.name]) if eps is None else eps
     return of(RMSNorm(_trailing(x, normalized_shape), epsilon), x, weight)
@@ -102,7 +103,8 @@ def group_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Each image's channels of ``[N, C, *S]`` in ``num_groups`` runs, each with its statistics."""
+    """Each image's channels of ``[N, C, *S]`` in ``num_groups`` groups, each with its
+    statistics."""
     x = as_tensor(x)
     return of(GroupNorm(num_groups, eps), x, *_scales(x, weight, bias))
 
@@ -110,6 +112,6 @@ def group_norm(
 def instance_norm(
     x: Any, *, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """Each channel of each image of ``[N, C, *S]`` by its own statistics."""
+    """Each channel of each image of ``[N, C, *S]`` with its own statistics."""
     x = as_tensor(x)
     return of(InstanceNorm(eps), x, *_scales(x, weight, bias))

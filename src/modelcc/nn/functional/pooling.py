@@ -39,7 +39,7 @@ def max_pool(
     dilation: Numbers = 1,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """The greatest of each window; the stride is the kernel if it is None."""
+    """The maximum of each window; a stride of None is the kernel."""
     kernel = per_axis(kernel_size, rank, "kernel_size")
     strides = kernel if stride is None else per_axis(stride, rank, "stride")
     pads = per_axis(padding, rank, "padding")
@@ -57,7 +57,7 @@ def average_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """The mean of each window, or its sum by ``divisor_override``."""
+    """The mean of each window, or its sum divided by ``divisor_override``."""
     x = as_tensor(x)
     kernel = per_axis(kernel_size, rank, "kernel_size")
     strides = kernel if stride is None else per_axis(stride, rank, "stride")
@@ -81,7 +81,7 @@ def lp_pool(
     stride: Numbers | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """``(sum of x^p)^(1/p)`` of each window, of absolute values."""
+    """``(sum of |x|^p)^(1/p)`` of each window."""
     kernel = per_axis(kernel_size, rank, "kernel_size")
     strides = kernel if stride is None else per_axis(stride, rank, "stride")
     zeros, ones = (0,) * rank, (1,) * rank
@@ -94,7 +94,7 @@ OutputSize = int | None | Sequence[int | None]
 
 
 def adaptive_average_pool(rank: int, x: Any, output_size: OutputSize) -> Tensor:
-    """The mean of each of so many windows, which cover the image as evenly as they can."""
+    """The mean of each of ``output_size`` windows, which cover the image as evenly as possible."""
     x = as_tensor(x)
     target = _extents(x, rank, output_size)
     if all(t == 1 for t in target):
@@ -109,7 +109,8 @@ def adaptive_average_pool(rank: int, x: Any, output_size: OutputSize) -> Tensor:
 
 
 def adaptive_max_pool(rank: int, x: Any, output_size: OutputSize) -> Tensor:
-    """The greatest of each of so many windows, which cover the image as evenly as they can."""
+    """The maximum of each of ``output_size`` windows, which cover the image as evenly as
+    possible."""
     x = as_tensor(x)
     target = _extents(x, rank, output_size)
     if all(t == 1 for t in target):
@@ -129,7 +130,7 @@ def _extents(x: Tensor, rank: int, output_size: OutputSize) -> tuple[Index, ...]
 
 
 def _even(sizes: Sequence[Index], target: Sequence[Index]) -> tuple[int, ...] | None:
-    """Extents of the windows if these are all alike and side by side."""
+    """Extents of the windows if these are all equal and adjacent."""
     kernel: list[int] = []
     for size, extent in zip(sizes, target, strict=True):
         if not isinstance(size, int) or not isinstance(extent, int) or size % extent:
@@ -139,7 +140,7 @@ def _even(sizes: Sequence[Index], target: Sequence[Index]) -> tuple[int, ...] | 
 
 
 def _bins(size: Index, extent: Index) -> list[range]:
-    """What makes each result: from floor(i * size / extent) to the ceiling of the next."""
+    """The elements of each result: from floor(i * size / extent) to the ceiling of the next."""
     whole = number(size, "an extent of an adaptive pooling")
     many = number(extent, "an extent of an adaptive pooling")
     return [range(i * whole // many, -(-(i + 1) * whole // many)) for i in range(many)]
@@ -158,7 +159,7 @@ def _averaged_along(x: Tensor, axis: int, extent: Index) -> Tensor:
 
 
 def _greatest_along(x: Tensor, axis: int, extent: Index) -> Tensor:
-    """Windows gathered; smaller ones have their first element again."""
+    """Windows gathered; smaller ones repeat their first element."""
     if x.shape[axis] == extent:
         return x
     bins = _bins(x.shape[axis], extent)

@@ -12,9 +12,9 @@ from modelcc.ops.recurrence import Recurrent
 from modelcc.tensor.tensor import Tensor
 
 ORDER_OF_LSTM = (0, 3, 1, 2)
-"""Where i, o, f, c of the op stand among PyTorch's i, f, g, o."""
+"""Positions of the op's gates i, o, f, c in PyTorch's order i, f, g, o."""
 ORDER_OF_GRU = (1, 0, 2)
-"""Where z, r, h of the op stand among PyTorch's r, z, n."""
+"""Positions of the op's gates z, r, h in PyTorch's order r, z, n."""
 
 
 @dataclass(frozen=True)
@@ -30,18 +30,18 @@ class Direction:
 def rnn(
     x: Tensor, sides: Sequence[Direction], h: Tensor, nonlinearity: Literal["tanh", "relu"] = "tanh"
 ) -> tuple[Tensor, ...]:
-    """Of x ``[T, N, I]`` and h ``[directions, N, H]``: the sequence, and the last h."""
+    """For x ``[T, N, I]`` and h ``[directions, N, H]``: the sequence, and the last h."""
     names: tuple[Literal["Relu"], ...] = ("Relu",) * len(sides) if nonlinearity == "relu" else ()
     return _layer(ops.RNN(_name(sides), names), x, sides, [h])
 
 
 def lstm(x: Tensor, sides: Sequence[Direction], h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
-    """Of x ``[T, N, I]``, h and c ``[directions, N, H]``: the sequence, and the last h and c."""
+    """For x ``[T, N, I]``, h and c ``[directions, N, H]``: the sequence, and the last h and c."""
     return _layer(ops.LSTM(_name(sides), order=ORDER_OF_LSTM), x, sides, [h, c])
 
 
 def gru(x: Tensor, sides: Sequence[Direction], h: Tensor) -> tuple[Tensor, ...]:
-    """Of x ``[T, N, I]`` and h ``[directions, N, H]``: the sequence, and the last h."""
+    """For x ``[T, N, I]`` and h ``[directions, N, H]``: the sequence, and the last h."""
     op = ops.GRU(_name(sides), order=ORDER_OF_GRU, linear_before_reset=True)
     return _layer(op, x, sides, [h])
 

@@ -1,4 +1,4 @@
-"""Images in other sizes, and with more around them."""
+"""Resizing and padding of images."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from modelcc.tensor.tensor import Tensor
 
 Mode = Literal["nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear", "area"]
 RANKS = (("linear", 1), ("bilinear", 2), ("trilinear", 3), ("bicubic", 2))
-"""Spatial axes of the modes that are for one number of them."""
+"""Spatial axes of the modes that fix their number."""
 
 Factors = float | Sequence[float]
 
@@ -36,10 +36,10 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Tensor:
-    """``[N, C, *S]`` in another ``size``, or larger by ``scale_factor``.
+    """``[N, C, *S]`` resized to ``size``, or by ``scale_factor``.
 
     ``align_corners`` is for linear and cubic modes: pixels are points, the outer ones stay.
-    With ``recompute_scale_factor`` places follow the extents, not the factor as it was given.
+    With ``recompute_scale_factor`` positions are computed from the extents, not the given factor.
     """
     x = as_tensor(x)
     rank = x.ndim - 2
@@ -67,7 +67,7 @@ def _check(x: Tensor, mode: str, align_corners: bool | None) -> None:
 def _extents(
     x: Tensor, rank: int, size: int | Sequence[int] | None, factor: Factors | None
 ) -> tuple[tuple[Index, ...], tuple[float, ...] | None]:
-    """Extents of the result, and the factors if it is they that were given."""
+    """Extents of the result, and the factors if given."""
     if (size is None) == (factor is None):
         raise ModelError("interpolate needs either a size or a scale_factor", callers_line())
     if size is not None:
@@ -99,7 +99,7 @@ def _known(extent: Index) -> int | None:
 
 @dataclass(frozen=True)
 class _Resizing:
-    """To extents, by factors where they were given."""
+    """Resizing to extents, by factors if given."""
 
     extents: tuple[Index, ...]
     factors: tuple[float | None, ...]
@@ -125,7 +125,8 @@ class _Resizing:
         )
 
     def nearest(self, x: Tensor) -> Tensor:
-        """By rows where PyTorch's arithmetic in f32 takes other ones than exact arithmetic."""
+        """By gathering where PyTorch's f32 arithmetic selects other elements than exact
+        arithmetic."""
         op = self.op(x)
         axes = range(2, x.ndim)
         known = all(isinstance(x.shape[a], int) and isinstance(op.shape[a], int) for a in axes)
@@ -139,7 +140,7 @@ class _Resizing:
         return np.array_equal(self._places(x, axis), op.taps(axis, x.shape[axis])[0][:, 0])
 
     def _places(self, x: Tensor, axis: int) -> Array:
-        """What each result along an axis is a copy of, as PyTorch finds it."""
+        """The source index of each result along an axis, as in PyTorch."""
         size, count, factor = x.shape[axis], self.extents[axis - 2], self.factors[axis - 2]
         assert isinstance(size, int) and isinstance(count, int)
         exact = self.mode == "nearest-exact"
@@ -156,7 +157,7 @@ def pad(
     mode: Literal["constant", "reflect", "replicate", "circular"] = "constant",
     value: float = 0.0,
 ) -> Tensor:
-    """More around the last axes: ``pad`` has before and after of the last, then of the one before.
+    """Pads the last axes: ``pad`` has before and after of the last axis, then of the one before.
 
     Negative amounts crop.
     """

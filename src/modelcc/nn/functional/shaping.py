@@ -1,4 +1,4 @@
-"""Elements in other places: flattening, and pixels from channels and back."""
+"""Data movement: flattening, and pixel shuffling."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from modelcc.tensor.tensor import Tensor
 
 
 def flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Axes from ``start_dim`` to ``end_dim`` become one."""
+    """Axes from ``start_dim`` to ``end_dim`` merged into one."""
     x = as_tensor(x)
     if not x.ndim:
         return reshaped(x, 1)
@@ -24,7 +24,7 @@ def flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 
 def unflatten(x: Any, dim: int, sizes: Sequence[int]) -> Tensor:
-    """Axis ``dim`` becomes several; one of their extents may be -1."""
+    """Axis ``dim`` split into several; one of their extents may be -1."""
     x = as_tensor(x)
     axis = axis_of(x, dim)
     known = prod(s for s in sizes if s != -1)

@@ -14,7 +14,7 @@ from modelcc.tensor.tensor import Tensor
 
 
 def vector_norm(x: Any, p: float = 2.0, dim: int = -1, keepdim: bool = False) -> Tensor:
-    """``(sum of |x|^p)^(1/p)`` along an axis; the greatest for p infinity."""
+    """``(sum of |x|^p)^(1/p)`` along an axis; the maximum for p infinity."""
     x = as_tensor(x)
     axis = axis_of(x, dim)
     if p == 2:
@@ -33,7 +33,7 @@ def normalize(x: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tenso
 
 
 def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """The cosine of the angle of vectors along an axis; lengths are ``eps`` at least."""
+    """The cosine of the angle of vectors along an axis; lengths are at least ``eps``."""
     x1, x2 = as_tensor(x1), as_tensor(x2)
     wide = axis_of(x1 if x1.ndim >= x2.ndim else x2, dim) - max(x1.ndim, x2.ndim)
     return summed(normalize(x1, 2, wide, eps) * normalize(x2, 2, wide, eps), _axis(x1, x2, wide))
@@ -60,9 +60,9 @@ def triplet_margin_loss(
     swap: bool = False,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """How much nearer, up to ``margin``, the positive is than the negative.
+    """``max(d(anchor, positive) - d(anchor, negative) + margin, 0)`` with the p-norm's distance d.
 
-    With ``swap`` the negative may be near the positive instead.
+    With ``swap`` the smaller of the negative's distances from anchor and positive is used.
     """
     near = pairwise_distance(anchor, positive, p, eps)
     far = pairwise_distance(anchor, negative, p, eps)
@@ -75,7 +75,7 @@ def triplet_margin_loss(
 def cosine_embedding_loss(
     x1: Any, x2: Any, target: Any, margin: float = 0.0, reduction: Reduction = "mean"
 ) -> Tensor:
-    """``1 - cosine`` where the target is 1, what of it is above ``margin`` where it is -1."""
+    """``1 - cosine`` where the target is 1, ``max(cosine - margin, 0)`` where it is -1."""
     cosine = cosine_similarity(x1, x2, -1)
     apart = of(Relu(), cosine - margin)
     return reduced(where(as_tensor(target) > 0, 1 - cosine, apart), reduction)
@@ -84,6 +84,6 @@ def cosine_embedding_loss(
 def margin_ranking_loss(
     x1: Any, x2: Any, target: Any, margin: float = 0.0, reduction: Reduction = "mean"
 ) -> Tensor:
-    """How much x1 is not above x2 by ``margin`` where the target is 1, below it where it is -1."""
+    """``max(-target * (x1 - x2) + margin, 0)`` for targets 1 or -1."""
     distance = as_tensor(x1) - as_tensor(x2)
     return reduced(of(Relu(), -as_tensor(target) * distance + margin), reduction)

@@ -1,4 +1,4 @@
-"""What formulas of layers are written with: reshapes, reductions and choices of tensors."""
+"""Primitives for formulas of layers: reshapes, reductions and selections."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from modelcc.tensor.lazy import FREE, RECORDED, Alias, callers_line
 from modelcc.tensor.tensor import Tensor
 
 Numbers = int | Sequence[int]
-"""One number for all spatial axes, or one for each."""
+"""One number for all spatial axes, or one each."""
 
 
 def of(op: Op, *xs: Tensor | None) -> Tensor:
@@ -47,12 +47,12 @@ def swapped(x: Tensor, a: int, b: int) -> Tensor:
 
 
 def joined(xs: Sequence[Tensor], axis: int) -> Tensor:
-    """One after the other along an axis."""
+    """Concatenated along an axis."""
     return xs[0] if len(xs) == 1 else of(Concat(axis), *xs)
 
 
 def part(x: Tensor, axis: int, start: Index, extent: Index) -> Tensor:
-    """``extent`` places along ``axis`` from ``start`` on."""
+    """``extent`` elements along ``axis`` from ``start`` on."""
     starts = tuple(start if a == axis else 0 for a in range(x.ndim))
     extents = tuple(extent if a == axis else e for a, e in enumerate(x.shape))
     return of(Slice(starts, extents, (1,) * x.ndim), x)
@@ -70,12 +70,12 @@ def expanded(x: Tensor, *shape: Index) -> Tensor:
 
 
 def summed(x: Tensor, *axes: int, keepdims: bool = False) -> Tensor:
-    """The sum over ``axes``, all if there are none."""
+    """The sum over ``axes``, by default all."""
     return of(ReduceSum(axes or tuple(range(x.ndim)), keepdims), x)
 
 
 def averaged(x: Tensor, *axes: int, keepdims: bool = False) -> Tensor:
-    """The mean over ``axes``, all if there are none."""
+    """The mean over ``axes``, by default all."""
     return of(ReduceMean(axes or tuple(range(x.ndim)), keepdims), x)
 
 
@@ -91,24 +91,24 @@ def _lifted(model: Tensor, value: Tensor | float) -> Tensor:
 
 
 def filled(x: Tensor, value: float, *shape: Index) -> Tensor:
-    """``value`` in the element type of ``x``."""
+    """``value`` in the dtype of ``x``."""
     return x.result(Full(shape, value, x.dtype))
 
 
 def detached(x: Tensor) -> Tensor:
-    """The same values without the history that gradients need."""
+    """The same values, detached from gradients."""
     return Tensor.made(Alias(), (x,), x.type, FREE, x.held) if x.phase == RECORDED else x
 
 
 def axis_of(x: Tensor, dim: int) -> int:
-    """An axis counted from the front; :class:`ModelError` if there is none."""
+    """A nonnegative axis; :class:`ModelError` if there is none."""
     if not -x.ndim <= dim < x.ndim:
         raise ModelError(f"axis {dim} of {x.type}, which has {x.ndim} axes", callers_line())
     return dim % x.ndim
 
 
 def per_axis(numbers: Numbers, rank: int, what: str) -> tuple[int, ...]:
-    """One number for each of ``rank`` spatial axes."""
+    """One number per spatial axis."""
     if isinstance(numbers, int | np.integer):
         return (int(numbers),) * rank
     given = tuple(int(n) for n in numbers)
@@ -121,7 +121,7 @@ def per_axis(numbers: Numbers, rank: int, what: str) -> tuple[int, ...]:
 
 
 def number(extent: Index, what: str) -> int:
-    """An extent that has to be known; :class:`ModelError` if it has a name."""
+    """An extent that must be static; :class:`ModelError` if symbolic."""
     if not isinstance(extent, int):
         raise ModelError(f"{what} must be known, not {extent}", callers_line(),
                          "give this input a number for this extent")  # fmt: skip
@@ -129,7 +129,7 @@ def number(extent: Index, what: str) -> int:
 
 
 def count(x: Tensor) -> Index:
-    """How many elements ``x`` has."""
+    """The number of elements of ``x``."""
     return product(x.shape)
 
 
@@ -145,5 +145,5 @@ def batched(op: Op, x: Tensor, rank: int, *rest: Tensor | None) -> Tensor:
 
 
 def as_tensor(value: Any) -> Tensor:
-    """A tensor, or what one is made of."""
+    """A tensor, or converted to one."""
     return Tensor(value)

@@ -1,4 +1,4 @@
-"""Training with quantisation in view: bytes are simulated, and become bytes when it is done."""
+"""Quantisation-aware training: integer arithmetic is simulated, then converted."""
 
 from modelcc.nn.quantization.fake import FakeQuantize, fake_quantize
 from modelcc.nn.quantization.layers import (

@@ -1,4 +1,4 @@
-"""Floats that are rounded as bytes would be, with gradients that go straight through."""
+"""Fake quantisation with straight-through gradients."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from modelcc.tensor.promotion import named_type
 from modelcc.tensor.tensor import Tensor
 
 SMALLEST = 1e-12
-"""The least scale: that of a tensor of zeros."""
+"""The minimum scale: that of a zero tensor."""
 
 
 def fake_quantize(x: Any, scale: Tensor, zero_point: Tensor, axis: int | None = None) -> Tensor:
-    """What is left of ``x`` as integers of ``zero_point``'s type: QuantizeLinear and back.
+    """``x`` quantised to ``zero_point``'s dtype and dequantised.
 
-    ``scale`` and ``zero_point`` are scalars, or vectors along ``axis``.  The gradient of ``x`` goes
-    straight through where it is in range, and is 0 outside (Bengio et al., "Estimating or
-    propagating gradients through stochastic neurons", 2013); that of ``scale`` is as in Esser et
-    al., "Learned step size quantization" (2020), its own factor included.
+    ``scale`` and ``zero_point`` are scalars, or vectors along ``axis``.  The gradient of ``x`` is
+    passed through where it is in range, and is 0 outside (Bengio et al., "Estimating or propagating
+    gradients through stochastic neurons", 2013); that of ``scale`` is as in Esser et al., "Learned
+    step size quantization" (2020), its own factor included.
     """
     rounded = custom_gradient(_Rounding(axis).forward, _Rounding(axis).backward)
     return rounded(as_tensor(x), scale, zero_point)
@@ -64,7 +64,7 @@ class _Rounding:
         return where(inside, dy, 0.0), slope, None
 
     def _along(self, parameter: Tensor, x: Tensor) -> Tensor:
-        """A parameter shaped to broadcast against ``x``."""
+        """A parameter reshaped to broadcast with ``x``."""
         if self.axis is None:
             return parameter
         return reshaped(parameter, parameter.shape[0], *(1,) * (x.ndim - self.axis - 1))
@@ -75,7 +75,7 @@ class _Rounding:
         return summed(x, *(a for a in range(x.ndim) if a != self.axis))
 
     def _root(self, x: Tensor) -> Any:
-        """The root of how many elements share a scale."""
+        """The square root of the number of elements that share a scale."""
         extents = [e for a, e in enumerate(x.shape) if a != self.axis]
         count = product(extents)
         if isinstance(count, int):
@@ -84,11 +84,12 @@ class _Rounding:
 
 
 class FakeQuantize(Module):
-    """Rounds a tensor as bytes would, by the range of what it has seen, or a scale it learns.
+    """Fake-quantises a tensor to 8 bits, by its observed range, or a learned scale.
 
-    ``dtype`` is ``i8`` (symmetric, zero point 0) or ``u8``; ``axis`` gives each slice a scale of
-    its own.  In training the range follows by ``averaging`` (1: that of the tensor at hand); with
-    ``learned`` it is set by :func:`~modelcc.nn.quantization.layers.calibrated` and then trained.
+    ``dtype`` is ``i8`` (symmetric, zero point 0) or ``u8``; with ``axis`` each slice has its own
+    scale.  In training the range is a moving average by ``averaging`` (1: that of the current
+    tensor); with ``learned`` it is set by :func:`~modelcc.nn.quantization.layers.calibrated` and
+    then trained.
     """
 
     low: Tensor
@@ -117,7 +118,7 @@ class FakeQuantize(Module):
         self.reset_parameters()
 
     def reset_parameters(self, rng: np.random.Generator | None = None) -> None:
-        """A range of nothing."""
+        """Resets the range to empty."""
         shape = () if self.extent is None else (self.extent,)
         self.low = Buffer(np.zeros(shape, np.float32))
         self.high = Buffer(np.zeros(shape, np.float32))
@@ -145,7 +146,7 @@ class FakeQuantize(Module):
         self.scale, self.zero_point = self._parameters()
 
     def _parameters(self) -> Sequence[Tensor]:
-        """Scale and zero point of the range, which has 0 in it."""
+        """Scale and zero point of the range, which includes 0."""
         zero = self.low * 0.0
         low, high = of(Min(), self.low, zero), of(Max(), self.high, zero)
         least, most = limits(self.to)

@@ -1,4 +1,4 @@
-"""Networks whose layers simulate bytes, and the same ones with bytes."""
+"""Networks with simulated 8-bit layers, and conversion to actual ones."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from modelcc.tensor.lazy import callers_line
 from modelcc.tensor.tensor import Tensor
 
 LAYERS = (Linear, Conv1d, Conv2d, Conv3d)
-"""Layers that products of bytes compute."""
+"""Layers that integer products can compute."""
 
 
 class SimulatedLayer(Module):
-    """A layer on operands and weights that are rounded as bytes would be."""
+    """A layer with fake-quantised operand and weights."""
 
     def __init__(self, layer: Module, weight: FakeQuantize, operand: FakeQuantize) -> None:
-        """``weight`` and ``operand`` round them."""
+        """``weight`` and ``operand`` fake-quantise them."""
         self.layer, self.weight, self.operand = layer, weight, operand
 
     def forward(self, x: Any) -> Tensor:
@@ -36,7 +36,7 @@ class SimulatedLayer(Module):
 
 
 class ByteLayer(Module):
-    """A layer whose weight is kept in bytes; operands are made bytes."""
+    """A layer with an 8-bit weight, which quantises its operand."""
 
     bytes: Tensor
     weight_scale: Tensor
@@ -44,7 +44,7 @@ class ByteLayer(Module):
     zero_point: Tensor
 
     def __init__(self, simulated: SimulatedLayer) -> None:
-        """The layer as its simulation says."""
+        """The layer converted from its simulation."""
         weight, operand = simulated.weight, simulated.operand
         scale = np.abs(weight.scale.numpy())
         values = _weight(simulated.layer)
@@ -77,10 +77,10 @@ def prepared(
     learned: bool = False,
     averaging: float = 0.01,
 ) -> Module:
-    """A copy whose linear layers and convolutions (those whose paths ``select`` takes) simulate
-    bytes: weights i8 with a scale for each output, operands u8.
+    """A copy whose linear layers and convolutions (those whose paths ``select`` accepts) simulate
+    8-bit arithmetic: weights i8 with a scale per output, operands u8.
 
-    Train it on, or give it examples by :func:`calibrated`; then :func:`converted` has the bytes.
+    Train it on, or pass examples to :func:`calibrated`; then :func:`converted` quantises it.
     """
 
     def simulated(path: str, layer: Any) -> Any:
@@ -95,7 +95,7 @@ def prepared(
 
 
 def calibrated(module: Module, examples: Iterable[Any]) -> Module:
-    """A copy whose ranges are those of ``examples``: batches, or tuples of arguments."""
+    """A copy with ranges observed on ``examples``: batches, or tuples of arguments."""
     copy = cast("Module", _replaced(module, "", lambda path, part: None))
     fakes = [part for _, part in branches(copy) if isinstance(part, FakeQuantize)]
     before = [fake.observing for fake in fakes]
@@ -111,7 +111,8 @@ def calibrated(module: Module, examples: Iterable[Any]) -> Module:
 
 
 def converted(module: Module) -> Module:
-    """A copy for use, whose simulated layers have bytes: compiled, they run on integer kernels."""
+    """A copy for inference, whose simulated layers are quantised: compiled, they run on integer
+    kernels."""
 
     def with_bytes(path: str, part: Any) -> Any:
         return ByteLayer(part) if isinstance(part, SimulatedLayer) else None
@@ -128,7 +129,7 @@ def _required(module: Module, made: Any, what: str) -> Module:
 
 
 def _replaced(value: Any, path: str, change: Callable[[str, Any], Any]) -> Any:
-    """A copy of a tree of modules, with what ``change`` makes of those it answers for."""
+    """A copy of a tree of modules, with the replacements that ``change`` returns."""
     made = change(path, value) if isinstance(value, TensorBranch) else None
     if made is not None:
         return made
