@@ -1,4 +1,4 @@
-"""Tensors from what users have (numbers, lists, arrays), and tensors that are made of nothing."""
+"""Tensors from users' data (numbers, lists, arrays), and constant tensors."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ Shape = Index | Sequence[Index]
 """Extents: one, or several."""
 
 SMALL = 4096
-"""Elements up to which what is made of nothing is an array; beyond, programs make it."""
+"""Elements up to which constant tensors are stored as arrays; larger ones are computed by
+programs."""
 
 
 def asarray(a: Any, dtype: Any = None) -> Tensor:
-    """``a`` as a tensor; a tensor as it is.  Lists may hold tensors.
+    """``a`` as a tensor; tensors are returned unchanged.  Lists may contain tensors.
 
     Complex numbers are a :class:`~modelcc.tensor.complex_tensor.ComplexTensor`, which has the same
-    methods where they have a meaning, and refuses others.
+    methods where meaningful, and rejects others.
     """
     given: Any = a
     if isinstance(given, Tensor | ComplexTensor):
@@ -46,7 +47,7 @@ def asarray(a: Any, dtype: Any = None) -> Tensor:
 
 
 def array(a: Any, dtype: Any = None) -> Tensor:
-    """As :func:`asarray`; tensors never change, so that none needs to be copied."""
+    """As :func:`asarray`; tensors are immutable, so none needs to be copied."""
     return asarray(a, dtype)
 
 
@@ -59,13 +60,13 @@ def _holds_tensors(items: Sequence[Any]) -> bool:
 
 
 def of_array(value: Array) -> Tensor:
-    """An array that nobody changes any more."""
+    """A tensor of an array that is not mutated any more."""
     value.flags.writeable = False
     return Tensor.of_array(value)
 
 
 def full(shape: Shape, fill_value: Any, dtype: Any = None) -> Tensor:
-    """``fill_value``, a number or a tensor, everywhere."""
+    """``fill_value``, a number or a tensor, broadcast to ``shape``."""
     extents = extents_of(shape)
     size = product(extents)
     value = asarray(fill_value, dtype)
@@ -77,17 +78,17 @@ def full(shape: Shape, fill_value: Any, dtype: Any = None) -> Tensor:
 
 
 def zeros(shape: Shape, dtype: Any = None) -> Tensor:
-    """0 everywhere, f32 if nothing else is said."""
+    """0 everywhere, f32 by default."""
     return full(shape, 0, F32 if dtype is None else dtype)
 
 
 def ones(shape: Shape, dtype: Any = None) -> Tensor:
-    """1 everywhere, f32 if nothing else is said."""
+    """1 everywhere, f32 by default."""
     return full(shape, 1, F32 if dtype is None else dtype)
 
 
 def empty(shape: Shape, dtype: Any = None) -> Tensor:
-    """As :func:`zeros`: tensors cannot be written to, so that there is nothing to leave open."""
+    """As :func:`zeros`: tensors cannot be written to."""
     return zeros(shape, dtype)
 
 
@@ -118,9 +119,9 @@ def empty_like(a: Any, dtype: Any = None, shape: Shape | None = None) -> Tensor:
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Tensor:
-    """``start``, ``start + step`` … below ``stop``; of one argument from 0 on.
+    """``start``, ``start + step`` … below ``stop``; with one argument from 0.
 
-    Numbers are i64, f32 if one has a point; they may be named extents.
+    The dtype is i64, f32 if an argument is a float; arguments may be named extents.
     """
     low, high = (0, start) if stop is None else (start, stop)
     given = (low, high, step)
@@ -152,7 +153,7 @@ def _iota(count: Index, start: Index, step: int, dtype: DType) -> Tensor:
 def linspace(
     start: Number, stop: Number, num: int = 50, endpoint: bool = True, dtype: Any = None
 ) -> Tensor:
-    """``num`` numbers at equal distances from ``start`` to ``stop``."""
+    """``num`` evenly spaced numbers from ``start`` to ``stop``."""
     kind = F32 if dtype is None else named_type(dtype)
     return of_array(np.linspace(start, stop, num, endpoint).astype(kind.numpy))
 
@@ -160,7 +161,7 @@ def linspace(
 def logspace(
     start: Number, stop: Number, num: int = 50, endpoint: bool = True, base: float = 10.0
 ) -> Tensor:
-    """``base`` to the powers of :func:`linspace`."""
+    """``base`` to the power of :func:`linspace`."""
     return of_array(np.logspace(start, stop, num, endpoint, base).astype(np.float32))
 
 
@@ -176,12 +177,12 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor: 
 
 
 def identity(n: int, dtype: Any = None) -> Tensor:
-    """The unit matrix."""
+    """The identity matrix."""
     return eye(n, dtype=dtype)
 
 
 def meshgrid(*xi: Any, indexing: str = "xy") -> list[Tensor]:
-    """Vectors along an axis each, repeated along those of the others.
+    """Each vector along its own axis, broadcast along those of the others.
 
     With ``indexing="xy"`` the first two axes are exchanged.
     """

@@ -12,17 +12,17 @@ from modelcc.tensor.tensor import Tensor
 
 
 def real(val: Any) -> Tensor:
-    """The real part; what is real as it is."""
+    """The real part; real tensors unchanged."""
     return asarray(val).real
 
 
 def imag(val: Any) -> Tensor:
-    """The imaginary part, 0 of what is real."""
+    """The imaginary part; 0 for real tensors."""
     return asarray(val).imag
 
 
 def conj(x: Any) -> Tensor:
-    """With the other sign of the imaginary part."""
+    """The complex conjugate."""
     return asarray(x).conj()
 
 
@@ -30,7 +30,7 @@ conjugate = conj
 
 
 def angle(z: Any, deg: bool = False) -> Tensor:
-    """The angle from the real axis, within -pi … pi, in radians or degrees."""
+    """The angle from the real axis, in [-pi, pi], in radians or degrees."""
     x: Any = asarray(z)
     if is_complex(x):
         found: Tensor = x.angle()
@@ -51,10 +51,10 @@ def isreal(x: Any) -> Tensor:
 
 
 def iscomplexobj(x: Any) -> bool:
-    """Whether the type is one of complex numbers."""
+    """Whether the dtype is complex."""
     return is_complex(asarray(x))
 
 
 def isrealobj(x: Any) -> bool:
-    """Whether the type is one of real numbers."""
+    """Whether the dtype is real."""
     return not iscomplexobj(x)

@@ -1,4 +1,4 @@
-"""Functions of each element under NumPy's names."""
+"""Elementwise functions under NumPy's names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def exp2(x: Any) -> Tensor:
 
 
 def expm1(x: Any) -> Tensor:
-    """``exp(x) - 1``, exact near 0."""
+    """``exp(x) - 1``, accurate near 0."""
     return asarray(x).expm1()
 
 
@@ -36,7 +36,7 @@ def log(x: Any) -> Tensor:
 
 
 def log1p(x: Any) -> Tensor:
-    """``log(1 + x)``, exact near 0."""
+    """``log(1 + x)``, accurate near 0."""
     return asarray(x).log1p()
 
 
@@ -136,22 +136,22 @@ def sign(x: Any) -> Tensor:
 
 
 def floor(x: Any) -> Tensor:
-    """The greatest whole number not above x."""
+    """The greatest integer not above x."""
     return asarray(x).floor()
 
 
 def ceil(x: Any) -> Tensor:
-    """The least whole number not below x."""
+    """The least integer not below x."""
     return asarray(x).ceil()
 
 
 def trunc(x: Any) -> Tensor:
-    """The next whole number towards 0."""
+    """x rounded towards 0."""
     return asarray(x).trunc()
 
 
 def isnan(x: Any) -> Tensor:
-    """Where it is not a number."""
+    """Where it is NaN."""
     return asarray(x).isnan()
 
 
@@ -166,12 +166,12 @@ def isfinite(x: Any) -> Tensor:
 
 
 def rint(x: Any) -> Tensor:
-    """The nearest whole number, as a float; halves to the even one."""
+    """The nearest integer, as a float; halves to even."""
     return asarray(x).floats().round()
 
 
 def round(a: Any, decimals: int = 0) -> Tensor:
-    """To so many decimals, halves to the even neighbour."""
+    """Rounded to ``decimals``, halves to even."""
     return asarray(a).round(decimals)
 
 
@@ -212,24 +212,24 @@ def logical_not(x: Any) -> Tensor:
 
 
 def bitwise_not(x: Any) -> Tensor:
-    """All bits exchanged."""
+    """The bitwise complement."""
     return ~asarray(x)
 
 
 def isneginf(x: Any) -> Tensor:
-    """Where it is below all numbers."""
+    """Where it is negative infinity."""
     value = asarray(x).floats()
     return value.result(IsInf(True, False), value)
 
 
 def isposinf(x: Any) -> Tensor:
-    """Where it is above all numbers."""
+    """Where it is positive infinity."""
     value = asarray(x).floats()
     return value.result(IsInf(False, True), value)
 
 
 def nan_to_num(x: Any, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
-    """Numbers in place of what is none: 0 for NaN, the greatest and the least for infinities."""
+    """NaN and infinities replaced by numbers: by default 0, the maximum and the minimum."""
     value = asarray(x)
     if is_complex(value):
         whole: Any = value

@@ -29,7 +29,8 @@ from modelcc.tensor.promotion import is_complex, named_type, promoted
 from modelcc.tensor.tensor import Tensor
 
 Norm = Literal["backward", "ortho", "forward"] | None
-"""Which direction is divided by the length: the inverse, both by its root, or the other."""
+"""Which direction is divided by the length: the inverse, both by its square root, or the forward
+one."""
 
 Complex = ComplexTensor[Tensor]
 Lengths = Sequence[int | None] | None
@@ -40,48 +41,49 @@ REAL, TO_REAL = Form(False, True), Form(True, True)
 _OTHER: Mapping[Norm, Norm] = MappingProxyType(
     {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
 )
-"""The convention that divides where the other direction does in this one."""
+"""The normalisation that divides in the opposite direction."""
 
 
 def fft(a: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Complex:
-    """The transform along ``axis``, of ``n`` elements: cut there, or with zeros behind."""
+    """The transform along ``axis``, of ``n`` elements: truncated or zero-padded."""
     return _transformed(a, n, axis, norm, FORWARD)
 
 
 def ifft(a: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Complex:
-    """What :func:`fft` was of."""
+    """The inverse of :func:`fft`."""
     return _transformed(a, n, axis, norm, INVERSE)
 
 
 def rfft(a: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Complex:
-    """The first ``n // 2 + 1`` elements of :func:`fft` of real numbers, which the rest mirrors."""
+    """The first ``n // 2 + 1`` elements of :func:`fft` of real numbers; the others are their
+    mirrored conjugates."""
     if is_complex(asarray(a)):
         raise ModelError("rfft of complex numbers", callers_line(), "use fft, or a.real")
     return _transformed(a, n, axis, norm, REAL)
 
 
 def irfft(a: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Tensor:
-    """The ``n`` real numbers (an even count, if it is not given) that :func:`rfft` was of."""
+    """The inverse of :func:`rfft`, ``n`` real numbers (by default an even number)."""
     return _transformed(a, n, axis, norm, TO_REAL)
 
 
 def hfft(a: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Tensor:
-    """The real spectrum of numbers of which these are half, the rest their mirrored conjugates."""
+    """The real spectrum of a Hermitian signal given by its first half."""
     return irfft(asarray(a).conj(), n, axis, _OTHER[norm])
 
 
 def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Complex:
-    """What :func:`hfft` was of."""
+    """The inverse of :func:`hfft`."""
     return rfft(a, n, axis, _OTHER[norm]).conj()
 
 
 def fftn(a: Any, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Complex:
-    """Along several axes, all if nothing is said."""
+    """Along several axes, by default all."""
     return _along(a, s, axes, norm, FORWARD)
 
 
 def ifftn(a: Any, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Complex:
-    """What :func:`fftn` was of."""
+    """The inverse of :func:`fftn`."""
     return _along(a, s, axes, norm, INVERSE)
 
 
@@ -93,7 +95,7 @@ def rfftn(a: Any, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Co
 
 
 def irfftn(a: Any, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Tensor:
-    """What :func:`rfftn` was of, with an even count along the last axis if it is not given."""
+    """The inverse of :func:`rfftn`, by default of even length along the last axis."""
     lengths, places = _places(a, s, axes)
     inner = _along(a, lengths[:-1], places[:-1], norm, INVERSE)
     return irfft(inner, lengths[-1], places[-1], norm)
@@ -120,12 +122,12 @@ def irfft2(a: Any, s: Lengths = None, axes: Axes = (-2, -1), norm: Norm = None) 
 
 
 def fftfreq(n: int, d: float = 1.0, dtype: Any = None) -> Tensor:
-    """The frequencies of :func:`fft` of ``n`` elements at distances ``d``, f32 without a type."""
+    """The frequencies of :func:`fft` of ``n`` elements with spacing ``d``, by default f32."""
     return _frequencies(np.fft.fftfreq(n, d), dtype)
 
 
 def rfftfreq(n: int, d: float = 1.0, dtype: Any = None) -> Tensor:
-    """The frequencies of :func:`rfft` of ``n`` elements at distances ``d``, f32 without a type."""
+    """The frequencies of :func:`rfft` of ``n`` elements with spacing ``d``, by default f32."""
     return _frequencies(np.fft.rfftfreq(n, d), dtype)
 
 
@@ -135,12 +137,12 @@ def _frequencies(values: Any, dtype: Any) -> Tensor:
 
 
 def fftshift(x: Any, axes: Axes = None) -> Tensor:
-    """With frequency 0 in the middle of each of ``axes``."""
+    """Moves frequency 0 to the middle of each of ``axes``."""
     return _shifted(x, axes, 1)
 
 
 def ifftshift(x: Any, axes: Axes = None) -> Tensor:
-    """What :func:`fftshift` was of."""
+    """The inverse of :func:`fftshift`."""
     return _shifted(x, axes, -1)
 
 
@@ -159,7 +161,7 @@ def _along(a: Any, s: Lengths, axes: Axes, norm: Norm, form: Form) -> Any:
 
 
 def _places(a: Any, s: Lengths, axes: Axes) -> tuple[Sequence[int | None], tuple[int, ...]]:
-    """A length (None for what there is) and an axis for each."""
+    """A length (None: the operand's) and an axis for each."""
     rank = asarray(a).ndim
     if axes is None and s is not None:
         axes = tuple(range(rank - len(s), rank))
@@ -171,7 +173,7 @@ def _places(a: Any, s: Lengths, axes: Axes) -> tuple[Sequence[int | None], tuple
 
 
 def _transformed(a: Any, n: int | None, axis: int, norm: Norm, form: Form) -> Any:
-    """The transform, divided as ``norm`` says."""
+    """The transform, normalised by ``norm``."""
     x: Any = asarray(a)
     place = axis_of(axis, x.ndim)
     length = _length(x.shape[place], n, form)
@@ -192,7 +194,7 @@ def _transformed(a: Any, n: int | None, axis: int, norm: Norm, form: Form) -> An
 
 
 def _length(extent: Index, n: int | None, form: Form) -> int:
-    """How many elements are transformed."""
+    """The length of the transform."""
     length = 2 * (extent - 1) if n is None and form == TO_REAL else extent if n is None else n
     if not isinstance(extent, int) or not isinstance(length, int):
         raise ModelError(f"a Fourier transform along an axis of {extent} elements", callers_line(),
@@ -204,7 +206,7 @@ def _length(extent: Index, n: int | None, form: Form) -> int:
 
 
 def _scale(norm: Norm, length: int, inverse: bool) -> float:
-    """What is left to multiply with: the inverse is divided by the length already."""
+    """The remaining factor: the inverse is divided by the length already."""
     match norm:
         case None | "backward":
             return 1.0

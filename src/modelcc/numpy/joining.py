@@ -1,4 +1,4 @@
-"""Several tensors as one, and one as several."""
+"""Joining and splitting of tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from modelcc.tensor.tensor import Tensor
 
 
 def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Tensor:
-    """One after another along ``axis``; None joins all elements in order."""
+    """Concatenation along ``axis``; None flattens all first."""
     first, *rest = _some(arrays, "concatenate")
     if axis is None:
         return concatenate([x.ravel() for x in (first, *rest)])
@@ -20,7 +20,7 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Tensor:
 
 
 def stack(arrays: Sequence[Any], axis: int = 0) -> Tensor:
-    """Side by side along a new axis."""
+    """Stacked along a new axis."""
     given = _some(arrays, "stack")
     if len({x.shape for x in given}) > 1:
         shapes = ", ".join(str(x.type) for x in given)
@@ -30,30 +30,30 @@ def stack(arrays: Sequence[Any], axis: int = 0) -> Tensor:
 
 
 def atleast_1d(a: Any) -> Tensor:
-    """With one axis at least."""
+    """With at least one axis."""
     x = asarray(a)
     return x if x.ndim else x.reshape((1,))
 
 
 def atleast_2d(a: Any) -> Tensor:
-    """With two axes at least, new ones first."""
+    """With at least two axes, new ones first."""
     x = atleast_1d(a)
     return x if x.ndim > 1 else x.expand_dims(0)
 
 
 def vstack(arrays: Sequence[Any]) -> Tensor:
-    """One above another; vectors are rows."""
+    """Concatenated along rows; vectors are rows."""
     return concatenate([atleast_2d(x) for x in arrays])
 
 
 def hstack(arrays: Sequence[Any]) -> Tensor:
-    """One beside another."""
+    """Concatenated along columns."""
     given = [atleast_1d(x) for x in _some(arrays, "hstack")]
     return concatenate(given, 0 if given[0].ndim == 1 else 1)
 
 
 def column_stack(arrays: Sequence[Any]) -> Tensor:
-    """Vectors as columns, matrices beside them."""
+    """Vectors as columns, concatenated with matrices."""
     given = [atleast_1d(x) for x in arrays]
     return concatenate([x.expand_dims(1) if x.ndim == 1 else x for x in given], 1)
 
@@ -64,7 +64,7 @@ def split(a: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> li
 
 
 def array_split(a: Any, sections: int, axis: int = 0) -> list[Tensor]:
-    """So many parts, the first ones longer by one if the elements do not divide."""
+    """``sections`` parts, the first ones longer by one if the extent is not divisible."""
     x = asarray(a)
     size, longer = divmod(x.shape[axis], sections)
     ends = [size * k + min(k, longer) for k in range(1, sections)]

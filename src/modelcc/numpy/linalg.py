@@ -1,7 +1,8 @@
-"""Matrices under the names of ``numpy.linalg``: the last two axes; any axes before them.
+"""Matrix functions under the names of ``numpy.linalg``, on the last two axes; others are batch
+axes.
 
-What has no answer is infinite or NaN (NumPy raises an error): a singular system, the Cholesky
-factor of what is not positive.
+Results are infinite or NaN where NumPy raises an error: for a singular system, or the Cholesky
+factor of a matrix that is not positive definite.
 """
 
 from __future__ import annotations
@@ -30,21 +31,22 @@ from modelcc.tensor.tensor import Tensor
 
 
 class EighResult(NamedTuple):
-    """Rising eigenvalues, and their vectors as columns."""
+    """Ascending eigenvalues, and eigenvectors as columns."""
 
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
 class QRResult(NamedTuple):
-    """Orthogonal columns, and a triangle."""
+    """Orthogonal columns, and a triangular matrix."""
 
     Q: Tensor
     R: Tensor
 
 
 class SVDResult(NamedTuple):
-    """Vectors of the left as columns, falling singular values, vectors of the right as rows."""
+    """Left singular vectors as columns, descending singular values, right singular vectors as
+    rows."""
 
     U: Tensor
     S: Tensor
@@ -59,7 +61,7 @@ class SlogdetResult(NamedTuple):
 
 
 def _matrices(a: Any, square: bool = True) -> Tensor:
-    """``a`` in f32 or f64; :class:`ModelError` if its last axes are no matrices."""
+    """``a`` in f32 or f64; :class:`ModelError` if it is not a matrix."""
     x = asarray(a)
     if x.ndim < 2:
         raise ModelError(f"{x.type} is no matrix", callers_line(), "give at least two axes")
@@ -69,14 +71,14 @@ def _matrices(a: Any, square: bool = True) -> Tensor:
 
 
 def cholesky(a: Any, upper: bool = False) -> Tensor:
-    """The lower (or upper) triangle that times its transpose is ``a``; NaN if there is none."""
+    """The lower (or upper) triangular factor; NaN if ``a`` is not positive definite."""
     x = _matrices(a)
     factor, _ = applied(partial(kit.cholesky, is_lower=not upper), x)
     return factor
 
 
 def qr(a: Any, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:
-    """Orthogonal columns and an upper triangle whose product is ``a``."""
+    """Orthogonal columns and an upper triangular matrix whose product is ``a``."""
     if mode not in ("reduced", "complete"):
         raise ModelError(f"mode {mode!r} of qr", callers_line(), "'reduced' or 'complete'")
     x = _matrices(a, square=False)
@@ -92,18 +94,18 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
 
 
 def svdvals(x: Any) -> Tensor:
-    """Falling singular values."""
+    """Descending singular values."""
     return svd(x, compute_uv=False)
 
 
 def eigh(a: Any, UPLO: Literal["L", "U"] = "L") -> EighResult:  # noqa: N803
-    """Eigenvalues and vectors of symmetric matrices, of which one triangle is read."""
+    """Eigenvalues and eigenvectors of symmetric matrices, of which one triangle is read."""
     x = _matrices(a)
     return EighResult(*applied(partial(kit.eigh, is_lower=UPLO == "L"), x))
 
 
 def eigvalsh(a: Any, UPLO: Literal["L", "U"] = "L") -> Tensor:  # noqa: N803
-    """Rising eigenvalues of symmetric matrices."""
+    """Ascending eigenvalues of symmetric matrices."""
     return eigh(a, UPLO).eigenvalues
 
 
@@ -148,7 +150,7 @@ def slogdet(a: Any) -> SlogdetResult:
 
 
 def pinv(a: Any, rcond: float | None = None) -> Tensor:
-    """The pseudo-inverse, without singular values below the share ``rcond`` of the greatest."""
+    """The pseudo-inverse, without singular values below ``rcond`` times the largest."""
     x = _matrices(a, square=False)
     share = _rounding(x) if rcond is None else rcond
     bounds = dim_bounds(x.shape)
@@ -162,20 +164,20 @@ def pinv(a: Any, rcond: float | None = None) -> Tensor:
 
 
 def _rounding(x: Tensor) -> float:
-    """The share of the greatest singular value that rounding makes of 0, as NumPy guesses it."""
+    """NumPy's default relative tolerance of singular values."""
     limits: Any = cast(Any, ml_dtypes.finfo)(x.dtype.numpy)
     return max([e for e in x.shape[-2:] if isinstance(e, int)], default=1) * float(limits.eps)
 
 
 def matrix_rank(a: Any, rtol: float | None = None) -> Tensor:
-    """How many singular values are above the share ``rtol`` of the greatest."""
+    """The number of singular values above ``rtol`` times the largest."""
     values = svdvals(a)
     share = _rounding(_matrices(a, square=False)) if rtol is None else rtol
     return (values > values.max(-1, keepdims=True) * share).sum(-1)
 
 
 def matrix_power(a: Any, n: int) -> Tensor:
-    """``a`` times itself ``n`` times, by squares; the inverse for negative ``n``."""
+    """``a`` to the power ``n``, by repeated squaring; of the inverse for negative ``n``."""
     x = inv(a) if n < 0 else asarray(a)
     count = abs(n)
     result: Tensor | None = None
@@ -188,7 +190,7 @@ def matrix_power(a: Any, n: int) -> Tensor:
 
 
 def norm(x: Any, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Of vectors along one axis, of matrices along two; without ``axis`` of all elements."""
+    """Vector norms along one axis, matrix norms along two; without ``axis`` of all elements."""
     value = _sizes(x)
     if axis is None and ord is None:
         return value.square().sum(None, keepdims=keepdims).sqrt()
@@ -203,14 +205,15 @@ def norm(x: Any, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> 
 
 
 def _sizes(x: Any) -> Tensor:
-    """``x`` as floats; of complex numbers how far they are from 0."""
+    """``x`` as floats; magnitudes of complex numbers."""
     return asarray(x).abs() if is_complex(x) else asarray(x).floats()
 
 
 def vector_norm(x: Any, ord: float = 2, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The ``ord``-th root of the sum of powers.
 
-    Of ``inf`` it is the greatest size, of ``-inf`` the least, of 0 how many are not 0.
+    For ``inf`` it is the largest magnitude, for ``-inf`` the smallest, for 0 the number of
+    nonzeros.
     """
     size = _sizes(x).abs()
     if ord == float("inf"):
@@ -247,7 +250,7 @@ def _matrix_norm(x: Tensor, ord: Any) -> Tensor:
 
 
 def lstsq(a: Any, b: Any, rcond: float | None = None) -> Tensor:
-    """The ``x`` of least squares of ``a @ x - b``, the shortest if there are several."""
+    """The least squares solution ``x`` of ``a @ x = b``, the shortest if there are several."""
     x, right = both(a, b)
     if right.ndim == 1:
         return lstsq(x, right.expand_dims(1), rcond).squeeze(-1)
@@ -255,7 +258,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> Tensor:
 
 
 def cond(x: Any, p: Any = None) -> Tensor:
-    """The norm times that of the inverse."""
+    """The condition number: the norm times that of the inverse."""
     if p in (None, 2):
         values = svdvals(x)
         return values.max(-1) / values.min(-1)

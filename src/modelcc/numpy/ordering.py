@@ -1,7 +1,7 @@
-"""Order, search, choice and counting under NumPy's names.
+"""Sorting, searching, selection and counting under NumPy's names.
 
-What has a shape that depends on data is computed at once; while a function is traced it needs a
-``size``, which NumPy has not.
+Results of data-dependent shape are computed eagerly; in traced functions they need a ``size``,
+which NumPy lacks.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from modelcc.tensor.tensor import Tensor
 
 
 def sort(a: Any, axis: int | None = -1, kind: str | None = None) -> Tensor:
-    """Ascending along ``axis``, None for all elements on one; NaN last.  Any ``kind`` is one."""
+    """Ascending along ``axis``, None for all elements flattened; NaN last.  ``kind`` is ignored."""
     return asarray(a).sort(axis)
 
 
 def argsort(a: Any, axis: int | None = -1, kind: str | None = None) -> Tensor:
-    """Places in ascending order along ``axis``; equal ones keep theirs, whatever the ``kind``."""
+    """Indices in ascending order along ``axis``, stable whatever the ``kind``."""
     return asarray(a).argsort(axis)
 
 
 def take(a: Any, indices: Any, axis: int | None = None) -> Tensor:
-    """The elements at ``indices`` along ``axis``, of all elements in order without."""
+    """The elements at ``indices`` along ``axis``, by default of all elements flattened."""
     return asarray(a).take(indices, axis)
 
 
 def take_along_axis(arr: Any, indices: Any, axis: int = -1) -> Tensor:
-    """Along ``axis`` the element that ``indices`` say, for each place of them."""
+    """The elements along ``axis`` at each of ``indices``."""
     x, places = asarray(arr), asarray(indices)
     place = axis_of(axis, x.ndim)
     wide = [max(d, e) if isinstance(d, int) and isinstance(e, int) else d
@@ -49,9 +49,10 @@ def take_along_axis(arr: Any, indices: Any, axis: int = -1) -> Tensor:
 
 
 def searchsorted(a: Any, v: Any, side: str = "left") -> Tensor:
-    """Where elements of ``v`` belong in the ascending vector ``a``: before equal ones, or after.
+    """Insertion indices of elements of ``v`` in the ascending vector ``a``: before equal ones, or
+    after.
 
-    By halves: as many steps as the length of ``a`` has bits.
+    By bisection: as many steps as the length of ``a`` has bits.
     """
     if side not in ("left", "right"):
         raise ModelError(f"side {side!r} of searchsorted", callers_line(), "'left' or 'right'")
@@ -78,21 +79,21 @@ def _below(a: Tensor, b: Tensor) -> Tensor:
 
 
 def digitize(x: Any, bins: Any, right: bool = False) -> Tensor:
-    """Which of the ascending ``bins`` each element of ``x`` is in."""
+    """The bin of the ascending ``bins`` that each element of ``x`` is in."""
     return searchsorted(bins, x, "left" if right else "right")
 
 
 def looked_at(x: Tensor, what: str, hint: str) -> None:
-    """:class:`TracingError` for what has no contents."""
+    """:class:`TracingError` for tensors without known contents."""
     if x.phase == TRACED and x.held is None:
         message = f"the shape of {what} depends on values, which have no contents while traced"
         raise TracingError(message, callers_line(), hint)
 
 
 def nonzero(a: Any, size: int | None = None, fill_value: int = 0) -> tuple[Tensor, ...]:
-    """Places of the elements that are not 0, for each axis.
+    """Indices of the nonzero elements, for each axis.
 
-    With ``size`` so many, the first ones, ``fill_value`` after the last.
+    With ``size`` that number of them, the first ones, padded with ``fill_value``.
     """
     x = asarray(a)
     x = x.reshape((1,)) if not x.ndim else x
@@ -108,12 +109,12 @@ def nonzero(a: Any, size: int | None = None, fill_value: int = 0) -> tuple[Tenso
 
 
 def flatnonzero(a: Any, size: int | None = None, fill_value: int = 0) -> Tensor:
-    """Places of the elements that are not 0, of all elements in order."""
+    """Indices of the nonzero elements, flattened."""
     return nonzero(asarray(a).ravel(), size, fill_value)[0]
 
 
 def argwhere(a: Any, size: int | None = None, fill_value: int = 0) -> Tensor:
-    """Places of the elements that are not 0, a row for each."""
+    """Indices of the nonzero elements, one row each."""
     found = nonzero(a, size, fill_value)
     first, *rest = [places.expand_dims(1) for places in found]
     return first.concatenated(rest, 1)
@@ -131,10 +132,9 @@ def unique(
     return_counts: bool = False,
     axis: int | None = None,
 ) -> Any:
-    """The different elements (or slices along ``axis``), ascending.
+    """The unique elements (or slices along ``axis``), ascending.
 
-    On request with the place of the first of each, the number of its like for each element, and
-    how often each occurs.
+    On request with the first index of each, the inverse indices, and the counts.
     """
     x = asarray(ar)
     looked_at(x, "unique", "compute it outside of the traced function")
@@ -151,9 +151,9 @@ def unique(
 
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0, length: int | None = None) -> Tensor:
-    """How often each whole number occurs, or the sum of its weights.
+    """The count of each integer, or the sum of its weights.
 
-    ``length`` says how many numbers are counted, ``minlength`` how many at least.
+    ``length`` is the number of bins, ``minlength`` its minimum.
     """
     places = asarray(x)
     if length is None:
@@ -168,7 +168,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, length: int | None
 def histogram(
     a: Any, bins: Any = 10, range: tuple[float, float] | None = None, weights: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """How many elements are in each of the bins, and the edges of these: one more than bins."""
+    """The number of elements in each bin, and the edges: one more than bins."""
     x = asarray(a).ravel()
     edges = _edges(x, bins, range) if isinstance(bins, int) else asarray(bins)
     count = edges.shape[0] - 1
@@ -181,7 +181,7 @@ def histogram(
 
 
 def _edges(x: Tensor, bins: int, range: tuple[float, float] | None) -> Tensor:
-    """Of ``bins`` equal parts; of a single value half a unit to either side."""
+    """Edges of ``bins`` equal parts; for a single value half a unit to either side."""
     low, high = (x.min(), x.max()) if range is None else map(asarray, range)
     kind = x.dtype if x.dtype.is_float else F64
     low, high = low.cast(kind), high.cast(kind)

@@ -1,4 +1,4 @@
-"""Functions of pairs of elements under NumPy's names: arithmetic, comparison, logic, choice."""
+"""Binary elementwise functions under NumPy's names: arithmetic, comparison, logic, selection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from modelcc.tensor.tensor import Tensor
 
 
 def both(x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Two operands as tensors of one type; numbers of Python take that of the other."""
+    """Two operands as tensors of one dtype; Python numbers take that of the other."""
     if isinstance(x, Tensor) or not is_number(x):
         a = asarray(x)
         return a.alike(y if is_number(y) else asarray(y))
@@ -27,7 +27,7 @@ def both(x: Any, y: Any) -> tuple[Tensor, Tensor]:
 
 
 def floats(x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Two operands as floats of one type: the least in which NumPy computes with both."""
+    """Two operands as floats of the dtype in which NumPy computes."""
     if is_number(x) or is_number(y):
         a, b = both(x, y)
         return a.floats(), b.floats()
@@ -67,7 +67,7 @@ def multiply(x1: Any, x2: Any) -> Tensor:
 
 
 def divide(x1: Any, x2: Any) -> Tensor:
-    """``x1 / x2``; whole numbers are divided as f64."""
+    """``x1 / x2``; integers are divided as f64."""
     a, b = both(x1, x2)
     return a / b
 
@@ -82,7 +82,7 @@ def floor_divide(x1: Any, x2: Any) -> Tensor:
 
 
 def remainder(x1: Any, x2: Any) -> Tensor:
-    """What is left of ``x1 // x2``, with the sign of ``x2``."""
+    """The remainder of ``x1 // x2``, with the sign of ``x2``."""
     a, b = both(x1, x2)
     return a % b
 
@@ -91,7 +91,7 @@ mod = remainder
 
 
 def fmod(x1: Any, x2: Any) -> Tensor:
-    """What is left of ``x1 / x2`` rounded towards 0, with the sign of ``x1``."""
+    """The remainder of ``x1 / x2`` rounded towards 0, with the sign of ``x1``."""
     a, b = (x.counted() for x in both(x1, x2))
     return a.result(Mod(fmod=True), a, b)
 
@@ -111,25 +111,25 @@ def power(x1: Any, x2: Any) -> Tensor:
 
 
 def maximum(x1: Any, x2: Any) -> Tensor:
-    """The greater of both, NaN if one is."""
+    """The maximum, NaN if either is."""
     a, b = both(x1, x2)
     return a.maximum(b)
 
 
 def minimum(x1: Any, x2: Any) -> Tensor:
-    """The lesser of both, NaN if one is."""
+    """The minimum, NaN if either is."""
     a, b = both(x1, x2)
     return a.minimum(b)
 
 
 def fmax(x1: Any, x2: Any) -> Tensor:
-    """The greater of both, the other one if one is NaN."""
+    """The maximum, ignoring NaN."""
     a, b = both(x1, x2)
     return where(a.isnan(), b, where(b.isnan(), a, a.maximum(b)))
 
 
 def fmin(x1: Any, x2: Any) -> Tensor:
-    """The lesser of both, the other one if one is NaN."""
+    """The minimum, ignoring NaN."""
     a, b = both(x1, x2)
     return where(a.isnan(), b, where(b.isnan(), a, a.minimum(b)))
 
@@ -144,7 +144,7 @@ def hypot(x1: Any, x2: Any) -> Tensor:
 
 
 def arctan2(x1: Any, x2: Any) -> Tensor:
-    """The angle of the point ``(x2, x1)``, within -pi … pi."""
+    """The angle of the point ``(x2, x1)``, in [-pi, pi]."""
     y, x = floats(x1, x2)
     still = (x == 0) & (y == 0)
     straight = where(still, y, (y / where(still, 1, x)).arctan())
@@ -159,18 +159,18 @@ def arctan2(x1: Any, x2: Any) -> Tensor:
 
 
 def _is_negative(x: Tensor) -> Tensor:
-    """Where the sign is negative, that of -0.0 too."""
+    """Where the sign bit is set, also of -0.0."""
     return (x < 0) | ((x == 0) & ((1 / x) < 0))
 
 
 def signbit(x: Any) -> Tensor:
-    """Where the sign is negative, that of -0.0 too."""
+    """Where the sign bit is set, also of -0.0."""
     value = asarray(x)
     return _is_negative(value) if value.dtype.is_float else value < 0
 
 
 def copysign(x1: Any, x2: Any) -> Tensor:
-    """The size of ``x1`` with the sign of ``x2``."""
+    """The magnitude of ``x1`` with the sign of ``x2``."""
     a, b = floats(x1, x2)
     return where(_is_negative(b), -a.abs(), a.abs())
 
@@ -227,17 +227,17 @@ def greater_equal(x1: Any, x2: Any) -> Tensor:
 
 
 def logical_and(x1: Any, x2: Any) -> Tensor:
-    """Where neither is 0."""
+    """Where both are nonzero."""
     return asarray(x1).cast(BOOL) & asarray(x2).cast(BOOL)
 
 
 def logical_or(x1: Any, x2: Any) -> Tensor:
-    """Where one of them is not 0."""
+    """Where either is nonzero."""
     return asarray(x1).cast(BOOL) | asarray(x2).cast(BOOL)
 
 
 def logical_xor(x1: Any, x2: Any) -> Tensor:
-    """Where one of them is 0."""
+    """Where exactly one is nonzero."""
     return asarray(x1).cast(BOOL) ^ asarray(x2).cast(BOOL)
 
 
@@ -284,7 +284,7 @@ def isclose(
 def allclose(
     a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
-    """Whether :func:`isclose` everywhere."""
+    """Whether :func:`isclose` holds everywhere."""
     return isclose(a, b, rtol, atol, equal_nan).all()
 
 

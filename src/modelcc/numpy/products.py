@@ -21,9 +21,9 @@ from modelcc.tensor.tensor import Tensor
 
 
 def einsum(subscripts: str, *operands: Any) -> Tensor:
-    """The sum of products by Einstein's notation: ``"...ij,jk->...ik"``.
+    """The sum of products in Einstein notation: ``"...ij,jk->...ik"``.
 
-    Without an arrow the result has the letters that come once, in alphabetical order.
+    Without an arrow the result has the letters that occur once, in alphabetical order.
     """
     first, *rest = [asarray(x) for x in operands]
     given = first.all_alike(rest)
@@ -55,7 +55,7 @@ def _located(subscripts: str, ranks: Sequence[int]) -> str:
 def _without_single(
     terms: Sequence[str], operands: Sequence[Tensor]
 ) -> tuple[list[str], list[Tensor]]:
-    """Without axes of extent 1 whose letter stands for more in another operand."""
+    """Drops axes of extent 1 whose letter has a larger extent in another operand."""
     wide = {letter for term, x in zip(terms, operands, strict=True)
             for letter, extent in zip(term, x.shape, strict=True) if extent != 1}  # fmt: skip
     letters: list[str] = []
@@ -68,12 +68,13 @@ def _without_single(
 
 
 def matmul(x1: Any, x2: Any) -> Tensor:
-    """The matrix product; a vector is a row at the left and a column at the right."""
+    """The matrix product; a vector is a row on the left and a column on the right."""
     return asarray(x1) @ asarray(x2)
 
 
 def dot(a: Any, b: Any) -> Tensor:
-    """Sums over the last axis of ``a`` and the last but one of ``b``; of vectors their product."""
+    """Sums over the last axis of ``a`` and the second last of ``b``; for vectors the inner
+    product."""
     x, y = both(a, b)
     if not x.ndim or not y.ndim:
         return x * y
@@ -83,7 +84,7 @@ def dot(a: Any, b: Any) -> Tensor:
 
 
 def vdot(a: Any, b: Any) -> Tensor:
-    """The sum of products of all elements in order, conjugates of ``a`` if that is complex."""
+    """The inner product of all elements, with ``a`` conjugated."""
     x, y = both(a, b)
     return x.conj().ravel() @ y.ravel()
 
@@ -95,13 +96,13 @@ def inner(a: Any, b: Any) -> Tensor:
 
 
 def outer(a: Any, b: Any) -> Tensor:
-    """The product of each element of ``a`` with each of ``b``, a matrix."""
+    """The matrix of products of all pairs of elements."""
     x, y = both(a, b)
     return x.ravel().expand_dims(1) * y.ravel()
 
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
-    """Sums over so many last axes of ``a`` and first of ``b``, or over pairs of axes."""
+    """Sums over the last ``axes`` axes of ``a`` and the first of ``b``, or over pairs of axes."""
     x, y = both(a, b)
     if isinstance(axes, int):
         left, right = tuple(range(x.ndim - axes, x.ndim)), tuple(range(axes))
@@ -117,7 +118,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
 
 
 def kron(a: Any, b: Any) -> Tensor:
-    """``b`` times each element of ``a``, in its place."""
+    """The Kronecker product: a block of ``b`` times each element of ``a``."""
     x, y = both(a, b)
     rank = max(x.ndim, y.ndim)
     x = x.reshape((*(1,) * (rank - x.ndim), *x.shape))
@@ -128,7 +129,7 @@ def kron(a: Any, b: Any) -> Tensor:
 
 
 def cross(a: Any, b: Any, axis: int = -1) -> Tensor:
-    """The vectors of 3 that are at right angles to both, along ``axis``."""
+    """The cross product of vectors of 3 along ``axis``."""
     x, y = both(a, b)
     if x.shape[axis] != 3 or y.shape[axis] != 3:
         raise ModelError(f"cross of {x.type} and {y.type}", callers_line(),

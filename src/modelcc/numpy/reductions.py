@@ -1,4 +1,4 @@
-"""Reductions and running totals under NumPy's names."""
+"""Reductions and cumulative functions under NumPy's names."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from modelcc.tensor.tensor import Tensor
 
 
 def sum(a: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    """The sum, of whole numbers with 64 bits."""
+    """The sum, of integers in 64 bits."""
     return asarray(a).sum(axis, dtype, keepdims)
 
 
 def prod(a: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    """The product, of whole numbers with 64 bits."""
+    """The product, of integers in 64 bits."""
     return asarray(a).prod(axis, dtype, keepdims)
 
 
 def mean(a: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    """The mean, of whole numbers as f64."""
+    """The mean, of integers as f64."""
     return asarray(a).mean(axis, dtype, keepdims)
 
 
@@ -48,7 +48,7 @@ def average(a: Any, axis: Axes = None, weights: Any = None, keepdims: bool = Fal
 def var(
     a: Any, axis: Axes = None, dtype: Any = None, ddof: int = 0, keepdims: bool = False
 ) -> Tensor:
-    """The mean square of the distance from the mean; of n elements ``n - ddof`` are counted."""
+    """The mean squared deviation from the mean, with divisor ``n - ddof``."""
     return asarray(a).var(axis, dtype, ddof, keepdims)
 
 
@@ -60,12 +60,12 @@ def std(
 
 
 def max(a: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The greatest element, NaN if there is one."""
+    """The maximum, NaN if there is one."""
     return asarray(a).max(axis, keepdims)
 
 
 def min(a: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The least element, NaN if there is one."""
+    """The minimum, NaN if there is one."""
     return asarray(a).min(axis, keepdims)
 
 
@@ -73,48 +73,48 @@ amax, amin = max, min
 
 
 def ptp(a: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The greatest element less the least one."""
+    """The maximum minus the minimum."""
     x = asarray(a)
     return x.max(axis, keepdims) - x.min(axis, keepdims)
 
 
 def any(a: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Whether an element is not 0."""
+    """Whether any element is nonzero."""
     return asarray(a).any(axis, keepdims)
 
 
 def all(a: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Whether no element is 0."""
+    """Whether all elements are nonzero."""
     return asarray(a).all(axis, keepdims)
 
 
 def count_nonzero(a: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """How many elements are not 0."""
+    """The number of nonzero elements."""
     return asarray(a).astype(bool).sum(axis, keepdims=keepdims)
 
 
 def argmax(a: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The place of the first greatest element, of all of them in order without ``axis``."""
+    """The index of the first maximum, without ``axis`` of all elements flattened."""
     return asarray(a).argmax(axis, keepdims)
 
 
 def argmin(a: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The place of the first least element, of all of them in order without ``axis``."""
+    """The index of the first minimum, without ``axis`` of all elements flattened."""
     return asarray(a).argmin(axis, keepdims)
 
 
 def cumsum(a: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
-    """Running sums along ``axis``, of all elements in order without."""
+    """Prefix sums along ``axis``, without it of all elements flattened."""
     return asarray(a).cumsum(axis, dtype)
 
 
 def cumprod(a: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
-    """Running products along ``axis``, of all elements in order without."""
+    """Prefix products along ``axis``, without it of all elements flattened."""
     return asarray(a).cumprod(axis, dtype)
 
 
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
-    """Differences of neighbours along ``axis``, ``n`` times; of bools where they differ."""
+    """Differences of neighbours along ``axis``, ``n`` times; inequality for bools."""
     x = asarray(a)
     place = axis_of(axis, x.ndim)
     ends = [_end(e, x, place) for e in (prepend, append)]
@@ -135,17 +135,18 @@ def _end(value: Any, x: Tensor, axis: int) -> Tensor | None:
 
 
 def median(a: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The middle element in order, or the mean of the two middle ones."""
+    """The median: the middle element, or the mean of the two middle ones."""
     return quantile(a, 0.5, axis, keepdims)
 
 
 def percentile(a: Any, q: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """As :func:`quantile`, of ``q`` in hundredths."""
+    """As :func:`quantile`, with ``q`` in percent."""
     return quantile(a, np.asarray(q, np.float64) / 100, axis, keepdims)
 
 
 def quantile(a: Any, q: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """What a share ``q`` (a number, or several) of the elements is below, interpolated."""
+    """The value below which a fraction ``q`` (a number, or several) of the elements is,
+    interpolated."""
     x = asarray(a)
     x = x if x.dtype.is_float else x.astype("f64")
     axes = axes_of(axis, x.ndim)
@@ -168,7 +169,7 @@ def quantile(a: Any, q: Any, axis: Axes = None, keepdims: bool = False) -> Tenso
 
 
 def _between(ordered: Tensor, place: float, odd: Tensor) -> Tensor:
-    """The element at ``place``, between neighbours by its fraction; NaN where ``odd``."""
+    """The element at ``place``, interpolated for fractions; NaN where ``odd``."""
     low = int(place)
     a = ordered[..., low]
     b = ordered[..., low + 1] if place > low else a

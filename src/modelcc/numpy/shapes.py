@@ -1,4 +1,4 @@
-"""Other shapes and orders of the same elements, under NumPy's names."""
+"""Reshaping and reordering under NumPy's names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def reshape(a: Any, shape: Shape) -> Tensor:
 
 
 def ravel(a: Any) -> Tensor:
-    """All elements on one axis."""
+    """All elements flattened to one axis."""
     return asarray(a).ravel()
 
 
@@ -41,7 +41,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Tensor:
 
 
 def moveaxis(a: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-    """With the axes ``source`` at the places ``destination``, the others in order."""
+    """With the axes ``source`` moved to ``destination``, the others in order."""
     return asarray(a).moveaxis(source, destination)
 
 
@@ -51,59 +51,59 @@ def squeeze(a: Any, axis: Axes = None) -> Tensor:
 
 
 def expand_dims(a: Any, axis: int | Sequence[int]) -> Tensor:
-    """With new axes of extent 1 at the places ``axis`` of the result."""
+    """With new axes of extent 1 at positions ``axis`` of the result."""
     return asarray(a).expand_dims(axis)
 
 
 def broadcast_to(a: Any, shape: Shape) -> Tensor:
-    """Stretched to ``shape`` as in arithmetic."""
+    """Broadcast to ``shape``."""
     return asarray(a).broadcast_to(shape)
 
 
 def broadcast_shapes(*shapes: Sequence[Index]) -> tuple[Index, ...]:
-    """The shape that all of them are stretched to in arithmetic."""
+    """The common shape by broadcasting."""
     return common(*shapes)
 
 
 def broadcast_arrays(*args: Any) -> list[Tensor]:
-    """All stretched to one shape."""
+    """All broadcast to the same shape."""
     given = [asarray(x) for x in args]
     shape = common(*[x.shape for x in given])
     return [x.broadcast_to(shape) for x in given]
 
 
 def tile(a: Any, reps: Shape) -> Tensor:
-    """The whole repeated so many times along each of the last axes."""
+    """The whole repeated ``reps`` times along each of the last axes."""
     return asarray(a).tile(reps)
 
 
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Tensor:
-    """Each element so many times in a row, along ``axis`` or of all elements in order."""
+    """Each element repeated ``repeats`` times, along ``axis`` or of all elements flattened."""
     return asarray(a).repeat(repeats, axis)
 
 
 def pad(array: Any, pad_width: Any, mode: Mode = "constant", constant_values: Any = 0) -> Tensor:
-    """With so many more elements: a number, a pair, or a pair for each axis."""
+    """Padded by ``pad_width``: a number, a pair, or a pair per axis."""
     return asarray(array).pad(pad_width, mode, constant_values)
 
 
 def flip(m: Any, axis: Axes = None) -> Tensor:
-    """In reversed order along ``axis``."""
+    """Reversed along ``axis``."""
     return asarray(m).flip(axis)
 
 
 def fliplr(m: Any) -> Tensor:
-    """Columns in reversed order."""
+    """Columns reversed."""
     return asarray(m).flip(1)
 
 
 def flipud(m: Any) -> Tensor:
-    """Rows in reversed order."""
+    """Rows reversed."""
     return asarray(m).flip(0)
 
 
 def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
-    """Turned ``k`` quarters from the first of ``axes`` to the second."""
+    """Rotated by ``k`` times 90 degrees from the first of ``axes`` to the second."""
     x = asarray(m)
     first, second = axes
     match k % 4:
@@ -118,7 +118,7 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
 
 
 def roll(a: Any, shift: int | Sequence[int], axis: Axes = None) -> Tensor:
-    """Moved by ``shift`` along ``axis``; what leaves at one end comes in at the other."""
+    """Rotated by ``shift`` along ``axis``, cyclically."""
     return asarray(a).roll(shift, axis)
 
 
