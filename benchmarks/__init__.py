@@ -1,1 +1,1 @@
-"""Models to measure with, and a side-by-side harness against other engines."""
+"""Models for measurements, and a harness that compares engines."""

@@ -27,7 +27,8 @@ _RUNS = 5
 
 @dataclass(frozen=True)
 class Outcome:
-    """One model through both: greatest relative error, seconds to compile and to run by target."""
+    """One model through both back ends: largest relative error, seconds to compile and to run by
+    target."""
 
     name: str
     relative: float = 0.0

@@ -1,7 +1,7 @@
-"""This tree against that of an older commit: `python -m benchmarks.before COMMIT`.
+"""This tree against an older commit: `python -m benchmarks.before COMMIT`.
 
-Each tree compiles each model; where both make the same bytes there is nothing to measure.  The
-others run by turns, each on the runtime of its own tree.
+Each tree compiles each model; identical artifacts are not measured.  The others run interleaved,
+each on the runtime of its own tree.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ modelcc.compile(model, threads=int(threads), cpu=cpu, cache=None).save(out)
 
 @dataclass(frozen=True)
 class Trees:
-    """Folders of the sources before and now; `threads` and `cpu` are what they compile for."""
+    """Source folders before and now; `threads` and `cpu` are what they compile for."""
 
     before: Path
     now: Path
@@ -61,7 +61,7 @@ def compiled(model: Path, trees: Trees, folder: Path) -> dict[str, Path]:
 def timings(
     model: Path, trees: Trees, made: dict[str, Path], rounds: int, seconds: float
 ) -> tuple[Timing, Timing]:
-    """Of the tree before and of this one; RuntimeError if one of them does not run."""
+    """Timings of the old and of this tree; RuntimeError if one of them does not run."""
     task = Task("modelcc", model, trees.threads, cores(trees.threads), feeds_for(model, {}))
     workers: list[Worker] = []
     for name, sources in trees:

@@ -1,8 +1,8 @@
 """f32 products by modelcc's kernels and by a library, both in artifacts, on one core:
 ``python -m benchmarks.blas``.
 
-The two take turns in one process, in processor time; of each the least time counts, since others
-who use the machine slow both down, and the median of the ratios of turns stands beside it.
+The two are interleaved in one process, in CPU time; the minimum of each counts, since other load
+slows both down, besides the median of the turns' ratios.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def main(
             here = compare(plan, path, peak, _sizes(shapes))
             _print(console, here, reference)
             rows += here
-        # After every model, so that a run that is stopped leaves what it found.
+        # After every model, so that an interrupted run leaves its results.
         found = Comparison(described, date, reference, versions, peaks, tuple(rows))
         stem = _write(found, out)
     strict = means(standings(rows), strict=True)

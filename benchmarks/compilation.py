@@ -1,11 +1,11 @@
-"""What compiling with modelcc costs, cold and from the cache, each in a process of its own.
+"""Cost of compiling with modelcc, cold and from the cache, each in a separate process.
 
 `python -m benchmarks.compilation MODEL THREADS CACHE [OUT.mcc [ACCURACY]]` compiles once (with an
-empty OUT, keeps nothing) and prints, as JSON, the seconds until the model can be called, the
-processor's seconds for it (LLVM's processes included) and the peak memory of the process.
+empty OUT, keeps nothing) and prints, as JSON, the seconds until the model can be called, its CPU
+seconds (including LLVM's processes) and the peak memory of the process.
 
 `python -m benchmarks.compilation --table THREADS MODEL...` prints a table of both for many models.
-Other work on the machine lengthens the seconds that pass, but hardly those of the processor.
+Other load on the machine lengthens wall time, but hardly CPU time.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True)
 class Compilation:
-    """Seconds of `modelcc.compile` without and with its cache; the first one's seconds of
-    processors and peak memory."""
+    """Seconds of `modelcc.compile` without and with its cache; CPU seconds and peak memory of the
+    first."""
 
     cold_seconds: float
     cached_seconds: float
@@ -79,14 +79,14 @@ def main(model: str, threads: str, cache: str, out: str = "", accuracy: str = "s
 
 
 def _cpu_seconds() -> float:
-    """Seconds that processors have worked for this process and its ended children."""
+    """CPU seconds of this process and its ended children."""
     both = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     usages = [resource.getrusage(who) for who in both]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def table(threads: str, models: Sequence[str]) -> None:
-    """Prints a Markdown table, a row for each of `models` as soon as it is there."""
+    """Prints a Markdown table, a row for each of `models` as soon as it is measured."""
     print("| model | cold s | processor s | cached s | peak MiB |\n|---|---|---|---|---|")
     for model in models:
         with TemporaryDirectory() as folder:

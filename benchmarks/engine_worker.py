@@ -1,4 +1,4 @@
-"""An engine in a process of its own, which answers when it is asked."""
+"""An engine in a separate process, queried on demand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 PATIENCE = 2.0
-"""Seconds in which a process that is to end may do so by itself."""
+"""Grace period in seconds for a process to exit."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Refused:
 
 
 class Worker:
-    """A process that runs ``serve`` of a connection and ``arguments``; what does not answer within
-    ``limit`` seconds is refused."""
+    """A process that runs ``serve`` with a connection and ``arguments``; a query not answered
+    within ``limit`` seconds counts as refused."""
 
     def __init__(self, serve: Callable[..., None], arguments: Sequence[Any], limit: float) -> None:
         context = multiprocessing.get_context("spawn")
@@ -36,12 +36,12 @@ class Worker:
         self._limit = limit
 
     def tell(self, question: Any) -> None:
-        """Ask without waiting; nothing happens if the process has ended."""
+        """Sends a query without waiting; ignored if the process has ended."""
         with suppress(OSError):
             self._own.send(question)
 
     def answer(self, limit: float | None = None) -> Any:
-        """What the process says next, within ``limit`` seconds instead of those of all answers."""
+        """The next answer, within ``limit`` seconds instead of the default."""
         start = time.perf_counter()
         if not self._own.poll(self._limit if limit is None else limit):
             return Refused(f"no answer in {time.perf_counter() - start:.0f} s")
@@ -51,22 +51,22 @@ class Worker:
             return Refused("the process ended")
 
     def ask(self, question: Any, limit: float | None = None) -> Any:
-        """What it says to ``question``."""
+        """The answer to ``question``."""
         self.tell(question)
         return self.answer(limit)
 
     def close(self) -> None:
-        """End the process, whatever it is doing, and those that it has started."""
+        """Kills the process and its children."""
         self._process.terminate()
         self._process.join(PATIENCE)
         if self._process.pid is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
-        self._process.join(PATIENCE)  # one that a driver holds does not even end then
+        self._process.join(PATIENCE)  # one blocked in a driver does not end even then
 
 
 def _serve_apart(serve: Callable[..., None], *arguments: Any) -> None:
-    """In a group of processes of its own: what an engine starts, as compilers, ends with it."""
+    """In its own process group: child processes of an engine, such as compilers, end with it."""
     os.setpgrp()
     serve(*arguments)

@@ -27,7 +27,7 @@ def feeds_for(path: Path, sizes: Sizes, seed: int = 0, batch: int = 1) -> dict[s
 
 
 def _declared(graph: onnx.GraphProto, sizes: Sizes) -> list[Input]:
-    """Floats are normal; integers are 0 or 1, which any index or mask can be."""
+    """Floats are normal; integers are 0 or 1, valid as any index or mask."""
     constants = {tensor.name for tensor in graph.initializer}
     inputs: list[Input] = []
     for value in graph.input:

@@ -1,7 +1,7 @@
-"""What checking indices costs: ``python -m benchmarks.gathers``.
+"""Cost of index checks: ``python -m benchmarks.gathers``.
 
-Each model is compiled twice, with and without checks, and both run by turns in one process.  With
-``--against FOLDER`` the artifacts of another tree (``--save FOLDER`` there) take the place of those
+Each model is compiled twice, with and without checks, and both run interleaved in one process.
+With ``--against FOLDER`` the artifacts of another tree (``--save FOLDER`` there) replace those
 without checks.
 """
 
@@ -21,7 +21,7 @@ from onnx import ModelProto, TensorProto, helper
 import modelcc
 
 SECONDS = 1.5
-"""Measured for each model."""
+"""Measurement time per model."""
 
 
 def _floats(*shape: int) -> Callable[[np.random.Generator], np.ndarray]:
@@ -84,7 +84,7 @@ def _seconds(net: modelcc.Model, feeds: tuple[np.ndarray, ...], clock: Clock) ->
 @click.option("--against", type=click.Path(path_type=Path), help="Folder of another tree's.")
 def main(threads: int, save: Path | None, against: Path | None) -> None:
     """Median and tenth percentile of both, and their ratios (above 1: checks cost time)."""
-    # Of one thread, the time that other work takes does not count.
+    # With one thread, other load does not count.
     clock = time.process_time if threads == 1 else time.perf_counter
     for name, (op, operands, attributes) in CASES.items():
         random = np.random.default_rng(0)

@@ -1,10 +1,10 @@
-"""What an operation costs that is asked for one at a time: tensors of modelcc and of torch.
+"""Cost of eager operations: tensors of modelcc and of torch.
 
     python -m benchmarks.imperative
 
-Prints a Markdown table of microseconds of processor time per operation, the median of rounds in
-turns, on one thread: chains of 100 small operations on 1000 floats, whose value is then wanted,
-and one operation whose value is wanted at once.
+Prints a Markdown table of CPU microseconds per operation, the median of interleaved rounds, on one
+thread: chains of 100 small operations on 1000 floats, followed by reading the value, and one
+operation whose value is read immediately.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def of_numbers(x: Any, y: Any) -> Any:
 
 
 def of_functions(x: Any, y: Any) -> Any:
-    """Functions of elements, and what stands between them."""
+    """Functions of elements, with operations in between."""
     for _ in range(LENGTH // 4):
         x = abs(x.exp() - y)
         x = -x
@@ -66,7 +66,7 @@ CHAINS: Mapping[str, tuple[Chain, int]] = MappingProxyType({
 
 
 def calls(chain: Chain) -> dict[str, Callable[[], object]]:
-    """The chain by engine; each ends with its value."""
+    """The chain by engine; each ends by reading its value."""
     torch: Any = import_module("torch")
     torch.set_num_threads(1)
     arrays = [np.random.default_rng(k).normal(size=SIZE).astype(np.float32) * 0.1 for k in (0, 1)]
@@ -84,7 +84,7 @@ def calls(chain: Chain) -> dict[str, Callable[[], object]]:
 def microseconds(
     functions: Mapping[str, Callable[[], object]], operations: int
 ) -> dict[str, float]:
-    """Processor time of one operation by engine, the median over rounds in turns."""
+    """CPU time of one operation by engine, the median over interleaved rounds."""
     found: dict[str, list[float]] = {name: [] for name in functions}
     count = CALLS * LENGTH // operations if operations == 1 else CALLS
     for _ in range(ROUNDS):

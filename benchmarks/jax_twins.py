@@ -1,4 +1,4 @@
-"""Twins in JAX of some models of the zoo: the same computation, of random weights."""
+"""JAX counterparts of some models of the zoo: the same computation, with random weights."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ TWINS: Mapping[str, Callable[[], tuple[Callable[..., Any], Params]]] = {
 
 
 def twin(name: str, inputs: Any) -> Callable[[], object]:
-    """A call of the compiled twin; ``KeyError`` if there is none."""
+    """A call of the compiled counterpart; ``KeyError`` if there is none."""
     function, params = TWINS[name]()
     arrays = [jnp.asarray(x.numpy()) for x in inputs]
     compiled = jax.jit(function)

@@ -1,4 +1,4 @@
-"""Turns between measurements that run on one machine at the same time."""
+"""Mutual exclusion of measurements on one machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def exclusively(path: Path | None) -> Generator[None]:
-    """Holds the lock of the file `path`, as flock(1) does; None: nothing to wait for."""
+    """Holds the lock of the file `path`, as flock(1) does; None: no lock."""
     if path is None:
         yield
         return

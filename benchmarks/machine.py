@@ -1,4 +1,4 @@
-"""What this machine can do at most: f32 multiply-adds and reads from memory, measured."""
+"""Peak rates of this machine: f32 multiply-adds and memory reads, measured."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Peaks:
 
 
 def describe() -> str:
-    """Processor, core count, operating system, and how busy others keep it now, in one line."""
+    """Processor, core count, operating system, and current load, in one line."""
     cpu = Path("/proc/cpuinfo")
     lines = cpu.read_text().splitlines() if cpu.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
@@ -148,7 +148,7 @@ def _rate(jobs: Mapping[int, Callable[[], object]], work: float) -> float:
 
 
 def multiply_adds(width: int, steps: int) -> tuple[Callable[[], object], int]:
-    """What does ``steps`` rounds of f32 FMA of ``width`` lanes, and the number of its FMAs."""
+    """A job of ``steps`` rounds of f32 FMA of ``width`` lanes, and its number of FMAs."""
     engine = _build(_multiply_adds(width))
     fma = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(
         engine.get_function_address("fma")

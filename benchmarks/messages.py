@@ -1,4 +1,4 @@
-"""What a worker and its parent say to each other; pickled, so kept out of both their modules."""
+"""Messages between a worker and its parent; pickled, so kept out of both their modules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.peers import Arrays
 
 @dataclass(frozen=True)
 class Task:
-    """What a worker is told first."""
+    """The first message to a worker."""
 
     peer: str
     model: Path

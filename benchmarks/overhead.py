@@ -1,4 +1,4 @@
-"""What a call costs besides the computation: modelcc and onnxruntime on models of almost no work.
+"""Overhead of a call: modelcc and onnxruntime on models of almost no work.
 
     python -m benchmarks.overhead [MODEL.onnx ...]
 
@@ -56,7 +56,7 @@ def calls_of(model: Path) -> dict[str, Call]:
 
 
 def microseconds(calls: Mapping[str, Call]) -> dict[str, float]:
-    """Median time of one call of each, taking turns."""
+    """Median time of one call of each, interleaved."""
     found: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(ROUNDS):
         for name, call in calls.items():

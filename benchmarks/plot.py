@@ -58,7 +58,7 @@ def _title(threads: int, found: Sequence[Standing]) -> str:
 
 
 def _points(panel: Axes, rows: list[Row], models: list[str], engine: str, marker: str) -> None:
-    """Where the engine lowers precision, the marker is hollow."""
+    """The marker is hollow if the engine lowers precision."""
     ours = {row.model: statistics.median(row.rounds) for row in rows if row.peer == OURS}
     theirs = {row.model: statistics.median(row.rounds) for row in rows if row.peer == engine}
     both = [model for model in models if model in ours and model in theirs]

@@ -1,4 +1,4 @@
-"""The parent's side of the workers: start them, and let them take turns."""
+"""The parent's side of the workers: starts and interleaves them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.messages import Failed, Loaded, Task
 from benchmarks.trees import ROOT, environment_of
 
 PAUSE_SECONDS = 0.02
-"""Between turns: idle threads of the engine before stop spinning."""
+"""Between turns: idle threads of the previous engine stop spinning."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Timing:
         return statistics.median(value for one in self.rounds for value in one)
 
     def spread(self) -> tuple[float, float]:
-        """Tenth and ninetieth percentile over all calls."""
+        """10th and 90th percentile over all calls."""
         values = sorted(value for one in self.rounds for value in one)
         return values[len(values) // 10], values[(len(values) * 9) // 10]
 
@@ -52,19 +52,19 @@ class Timing:
         return tuple(statistics.median(one) for one in self.rounds)
 
     def ratio(self, other: Timing) -> float:
-        """How many times faster than `other`, round by round."""
+        """Speedup over `other`, round by round."""
         return ratio(self.medians(), other.medians())
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """How many times less `ours` are than `theirs`: the median of the rounds' ratios."""
+    """Ratio of `theirs` to `ours`: the median over rounds."""
     return statistics.median(b / a for a, b in zip(ours, theirs, strict=True))
 
 
 def start(task: Task, timeout: float, sources: Path | None = None) -> Worker | Failed:
     """Starts a process that loads the engine and the model, within `timeout` seconds.
 
-    `sources` is a folder whose modules come before those that are installed.
+    `sources` is a folder whose modules take precedence over installed ones.
     """
     ours, theirs = Pipe()
     process = subprocess.Popen(
@@ -99,12 +99,12 @@ def _receive(connection: Connection, timeout: float) -> Any:
 def measure(
     workers: Sequence[Worker], rounds: int, seconds: float, timeout: float, lock: Path | None
 ) -> dict[str, Timing | Failed]:
-    """Times all workers in turn, `rounds` times, about `seconds` each turn, and ends them."""
+    """Times all workers, interleaved, `rounds` times, about `seconds` per turn, and ends them."""
     times: dict[str, list[tuple[float, ...]]] = {worker.peer: [] for worker in workers}
     failed: dict[str, Failed] = {}
     with exclusively(lock):
         for turn in range(rounds):
-            # Every other round runs backwards, so that nobody always follows the same neighbour.
+            # Every other round is reversed, so that no worker always follows the same neighbour.
             for worker in workers if turn % 2 == 0 else reversed(workers):
                 if worker.peer in failed:
                     continue

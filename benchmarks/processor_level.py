@@ -1,4 +1,4 @@
-"""All engines on code for an older processor than this one."""
+"""Restricts all engines to code for an older processor than this one."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ PEERS: Mapping[str, Mapping[str, str]] = {
         "XLA_FLAGS": "--xla_cpu_max_isa=AVX2",
     },
 }
-"""What has PyTorch, its libraries and JAX keep to a level.  PyTorch's own kernels and those of
-inductor follow the first, but inductor's compiler still optimises for this processor."""
+"""Environment variables that restrict PyTorch, its libraries and JAX to a level.  PyTorch's own
+kernels and those of inductor follow the first, but inductor's compiler still optimises for this
+processor."""
 
 
 def add_level(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +35,6 @@ def add_level(parser: argparse.ArgumentParser) -> None:
 
 
 def keep_to(level: str | None) -> None:
-    """Have processes to come keep to ``level``; this one must not have loaded the libraries'
-    kernels yet, which look once."""
+    """Restricts subsequent processes to ``level``; this one must not have loaded the libraries'
+    kernels yet, which check once."""
     os.environ.update(PEERS.get(level or "", {}))

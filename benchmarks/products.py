@@ -1,9 +1,9 @@
-"""f32 products on one core, as a share of the multiply-adds that the core does in registers:
+"""f32 products on one core, as a fraction of its peak multiply-add rate in registers:
 ``python -m benchmarks.products``.
 
-The loop of multiply-adds, modelcc and ONNX Runtime take turns in one process, in processor time.
-Others who use the machine slow all of them down, but what reads memory more; so the least time of
-each is compared, and the share at the median stands beside it.
+The loop of multiply-adds, modelcc and ONNX Runtime are interleaved in one process, in CPU time.
+Other load slows all of them down, but memory-bound code more; so the minimum time of each is
+compared, and the fraction at the median is shown as well.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ import modelcc
 from benchmarks.machine import lanes, multiply_adds
 
 SECONDS = 1.5
-"""Measured for each product."""
+"""Measurement time per product."""
 
 PEAK_STEPS, PEAK_TRIES = 50_000, 20
-"""Rounds of the loop in registers, and how often it runs in a turn: rather short and often, so that
-some of them are not disturbed."""
+"""Rounds of the loop in registers, and its runs per turn: short and frequent, so that some are
+undisturbed."""
 WIDTHS = {"x86-64-v3": 8, "x86-64-v4": 16}
-"""f32 lanes of the vectors of processor levels."""
+"""f32 lanes of the vectors by processor level."""
 
 SQUARES = (512, 768, 1024, 1536, 2048)
 ENCODERS = ((768, 768), (768, 2304), (768, 3072), (3072, 768))
@@ -44,7 +44,7 @@ BATCH = 8
 
 
 def products() -> Iterator[tuple[str, tuple[int, int, int], bool]]:
-    """Names, rows x steps x columns, and whether the right operand is constant."""
+    """Names, rows x reduction x columns, and whether the right operand is constant."""
     for n in SQUARES:
         yield f"{n} square", (n, n, n), True
         yield f"{n} square, run time", (n, n, n), False
@@ -59,7 +59,7 @@ def products() -> Iterator[tuple[str, tuple[int, int, int], bool]]:
 def model(
     sizes: tuple[int, int, int], constant: bool
 ) -> tuple[onnx.ModelProto, Mapping[str, object]]:
-    """One MatMul, and what to feed."""
+    """One MatMul, and its inputs."""
     rows, steps, columns = sizes
     text = (
         f"(float[{rows}, {steps}] x, float[{steps}, {columns}] w) => (float[{rows}, {columns}] y)"
@@ -78,7 +78,7 @@ def model(
 
 
 def turns(runs: Sequence[Callable[[], object]]) -> list[list[float]]:
-    """Processor seconds of each, by turns."""
+    """CPU seconds of each, interleaved."""
     found: list[list[float]] = [[] for _ in runs]
     for run in runs:
         run()

@@ -1,4 +1,4 @@
-"""What a comparison found, as rows, as Markdown and as JSON."""
+"""Results of a comparison, as rows, as Markdown and as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.summary import summary_lines
 
 @dataclass(frozen=True)
 class Comparison:
-    """All rows of one session, and where they come from."""
+    """All rows of one session, and their provenance."""
 
     machine: str
     date: str
@@ -119,7 +119,7 @@ def to_json(found: Comparison) -> str:
 
 
 def from_json(found: Mapping[str, Any]) -> Comparison:
-    """What :func:`to_json` wrote, parsed."""
+    """Parses the output of :func:`to_json`."""
     peaks = tuple(Peaks(**peak) for peak in found["peaks"])
     rows = (replace(Row(**row), rounds=tuple(row["rounds"])) for row in found["rows"])
     return replace(Comparison(**found), peaks=peaks, rows=tuple(rows))

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """One engine on one model. Figures are None where the engine did not run; `reason` says why.
+    """One engine on one model. Figures are None if the engine did not run; `reason` says why.
 
-    `rounds` are the medians of the rounds in milliseconds; `peak_bytes` is of loading and running,
-    `compile_bytes` of a process that compiled.
+    `rounds` are the medians of the rounds in milliseconds; `peak_bytes` is for loading and running,
+    `compile_bytes` for compiling.
     """
 
     model: str

@@ -1,8 +1,8 @@
-"""How the time to compile grows with the number of nodes, for families of models.
+"""Scaling of compile time with the number of nodes, for families of models.
 
 `python -m benchmarks.scaling_compile [FAMILY...] [--share 0.25]` prints a row for each family: the
-processor's seconds for a quarter, a half and all of its greatest number of nodes (times `--share`),
-and by how much the last step grew: 2 is linear, 4 quadratic.
+CPU seconds for a quarter, a half and all of its maximum number of nodes (times `--share`), and the
+growth in the last step: 2 is linear, 4 quadratic.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PARTS = (0.25, 0.5, 1.0)
 
 
 def seconds(family: Family, nodes: int) -> float:
-    """The processor's seconds for compiling the model of `nodes` nodes in this process."""
+    """CPU seconds for compiling the model of `nodes` nodes in this process."""
     model = family(nodes)
     start = time.process_time()
     compile_model(model, Options(threads=1))

@@ -1,6 +1,6 @@
-"""Families of models of any size, to see how the time to compile them grows with it.
+"""Families of models of any size, to measure the scaling of compile time.
 
-Every family is a function from a number of nodes to an ONNX model that has about that many.
+Every family is a function from a number of nodes to an ONNX model with about that many.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Family = Callable[[int], ModelProto]
 
 
 def unary(n: int) -> ModelProto:
-    """Sine and negation in turns."""
+    """Alternating sine and negation."""
     net = Net()
     value = "x"
     for k in range(n):
@@ -39,7 +39,7 @@ def binary_constant(n: int) -> ModelProto:
 
 
 def binary_earlier(n: int) -> ModelProto:
-    """Each value is the mean of the last and an earlier one."""
+    """Each value is the mean of the previous and an earlier one."""
     net = Net()
     half = net.constant(0.5)
     values = ["x"]
@@ -105,7 +105,7 @@ def residual(n: int) -> ModelProto:
 
 
 def norms(n: int) -> ModelProto:
-    """Softmax and layer normalisation in turns."""
+    """Alternating softmax and layer normalisation."""
     net = Net((4, 16))
     scale, bias = net.weight(16), net.weight(16)
     value = "x"
@@ -118,7 +118,7 @@ def norms(n: int) -> ModelProto:
 
 
 def reshapes(n: int) -> ModelProto:
-    """Reshape and Transpose in turns."""
+    """Alternating Reshape and Transpose."""
     net = Net((4, 6, 8))
     shapes = [net.constant(s, "int64") for s in ((6, 4, 8), (4, 6, 8), (8, 4, 6), (4, 6, 8))]
     value = "x"
@@ -142,7 +142,7 @@ def slices(n: int) -> ModelProto:
 
 
 def named_concat(n: int) -> ModelProto:
-    """One concatenation of n inputs, each with a named dimension of its own."""
+    """One concatenation of n inputs, each with its own named dimension."""
     net = Net(("d", 2))
     net.inputs = [oh.make_tensor_value_info(f"x{k}", FLOAT, (f"d{k}", 2)) for k in range(n)]
     return net.model(net.add("Concat", *(f"x{k}" for k in range(n)), axis=0))
@@ -156,7 +156,7 @@ def concat(n: int) -> ModelProto:
 
 
 def split(n: int) -> ModelProto:
-    """One split into n/2 parts, each taken the tangent of, and their concatenation."""
+    """One split into n/2 parts, the tangent of each, and their concatenation."""
     net = Net((n // 2, 4))
     first = net.add("Split", "x", outputs=n // 2, axis=0, num_outputs=n // 2)
     parts = [first, *(f"{first}.{k}" for k in range(1, n // 2))]
@@ -171,7 +171,7 @@ def sequence(n: int) -> ModelProto:
 
 
 def named_parts(n: int) -> ModelProto:
-    """n inputs, each with a dimension of its own, concatenated and split again."""
+    """n inputs, each with its own named dimension, concatenated and split again."""
     names = [f"x{k}" for k in range(n)]
     parts = [oh.make_tensor_value_info(x, FLOAT, [f"n{k}", 4]) for k, x in enumerate(names)]
     outputs = [oh.make_tensor_value_info(f"y{k}", FLOAT, [f"n{k}", 4]) for k in range(n)]
@@ -187,7 +187,7 @@ def named_parts(n: int) -> ModelProto:
 
 
 def named_slices(n: int) -> ModelProto:
-    """n slices of a dimension with a name, which leave out its first element, then its last."""
+    """n slices of a named dimension, which alternately drop the first and the last element."""
     build = [
         oh.make_node("Slice", [f"t{k}", "one" if k % 2 else "zero", "end" if k % 2 else "last"],
                      [f"t{k + 1}"]) for k in range(n)
@@ -201,7 +201,7 @@ def named_slices(n: int) -> ModelProto:
 
 
 def shape_arithmetic(n: int) -> ModelProto:
-    """Shape, Gather, Add …, which a Reshape needs in the end."""
+    """Shape, Gather, Add …, finally used by a Reshape."""
     net = Net(("batch", 6))
     zero, one = net.constant(0, "int64"), net.constant(1, "int64")
     size = net.add("Gather", net.add("Shape", "x"), zero)
@@ -213,7 +213,7 @@ def shape_arithmetic(n: int) -> ModelProto:
 
 
 def shape_rounds(n: int) -> ModelProto:
-    """In each round the shape is taken, computed with, and a Reshape and a Slice made of it."""
+    """Each round computes with the shape, then applies a Reshape and a Slice."""
     net = Net(("batch", "time", 8))
     value = "x"
     zero, one, two = (net.constant([v], "int64") for v in (0, 1, 2))
@@ -232,7 +232,7 @@ def shape_rounds(n: int) -> ModelProto:
 
 
 def streaming(n: int) -> ModelProto:
-    """Convolutions over time, each with a cache that is cut from what came before, and gates."""
+    """Convolutions over time, each with a cache sliced from earlier values, and gates."""
     net = Net(("batch", 8, "time"))
     weight = net.weight(8, 1, 3)
     mix = net.weight(8, 8, 1)
@@ -249,7 +249,7 @@ def streaming(n: int) -> ModelProto:
 
 
 def nested_if(n: int) -> ModelProto:
-    """Branches within branches."""
+    """Nested branches."""
     net = Net()
     net.inputs.append(oh.make_tensor_value_info("c", BOOL, ()))
     inner = oh.make_graph(
@@ -275,7 +275,7 @@ def _other(k: int) -> Any:
 
 
 def nested_loop(n: int) -> ModelProto:
-    """Loops within loops, twice each."""
+    """Nested loops, of two iterations each."""
     net = Net()
     two, yes = net.constant(2, "int64"), net.constant(True, "bool")
     body = [oh.make_node("Cos", ["s0"], ["r0"]), oh.make_node("Identity", ["k0"], ["t0"])]
@@ -320,7 +320,7 @@ def loop_body(n: int) -> ModelProto:
 
 
 def nested_functions(n: int) -> ModelProto:
-    """Model-local functions, of which each calls the next once more than n nodes need."""
+    """Model-local functions, each calling the previous one twice: about n nodes after inlining."""
     net = Net()
     opsets = [oh.make_opsetid("", OPSET), oh.make_opsetid(LOCAL, 1)]
     sine = oh.make_node("Sin", ["a"], ["b"])
@@ -345,7 +345,7 @@ def many_outputs(n: int) -> ModelProto:
 
 
 def wide_sum(n: int) -> ModelProto:
-    """n values made of the input, all added up in the end."""
+    """n values computed from the input, all summed."""
     net = Net()
     values = [net.add("Mul", "x", net.constant(k / n)) for k in range(n // 2)]
     total = values[0]
@@ -412,4 +412,4 @@ FAMILIES: Mapping[str, tuple[Family, int]] = MappingProxyType(
         )
     }
 )
-"""Every family with the greatest number of nodes that the table shows."""
+"""Every family with the maximum number of nodes in the table."""

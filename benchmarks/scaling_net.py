@@ -1,4 +1,4 @@
-"""Models being built node by node, for the families of :mod:`benchmarks.scaling_families`."""
+"""A builder of models, for the families of :mod:`benchmarks.scaling_families`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from onnx import helper as oh
 OPSET = 18
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 LOCAL = "local"
-"""Domain of functions that models bring along."""
+"""Domain of model-local functions."""
 
 
 class Net:
-    """A model being built: nodes, and constants by value."""
+    """A model under construction: nodes, and constants by value."""
 
     def __init__(self, shape: Sequence[int | str] = (4, 8)) -> None:
         self.nodes: list[NodeProto] = []
@@ -26,7 +26,7 @@ class Net:
         self._random = np.random.default_rng(0)
 
     def add(self, op: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
-        """Append a node; the name of its first result (others end in ``.1``, ``.2`` …)."""
+        """Appends a node; returns the name of its first result (others end in ``.1``, ``.2`` …)."""
         name = f"v{len(self.nodes)}"
         names = [name, *(f"{name}.{n}" for n in range(1, outputs))]
         self.nodes.append(oh.make_node(op, inputs, names, name=f"n{name}", **attributes))

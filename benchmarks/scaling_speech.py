@@ -1,7 +1,7 @@
 """A speech model of any depth: the blocks of a Conformer (Gulati et al., 2020) as exported.
 
 Named batch and time, shapes computed by nodes, relative positions, gated and depthwise
-convolutions, masks made of lengths.
+convolutions, masks computed from lengths.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from benchmarks.scaling_net import Net
 
 WIDTH, HEADS, KERNEL = 64, 4, 15
 NODES = 108
-"""Of a block."""
+"""Nodes per block."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def _block(net: Net, value: str, mask: str) -> str:
 
 
 def _sizes(net: Net, value: str) -> _Sizes:
-    """Batch and time of a tensor, as exporters ask for them again and again."""
+    """Batch and time of a tensor, recomputed repeatedly as exporters do."""
     sizes: list[str] = []
     for axis in (0, 1):
         size = net.add("Gather", net.add("Shape", value), net.constant(axis, "int64"))
@@ -66,7 +66,7 @@ def _mask(net: Net) -> str:
 
 
 def _norm(net: Net, value: str) -> str:
-    """Layer normalisation, written out."""
+    """Layer normalisation, decomposed."""
     axis = net.constant([-1], "int64")
     centred = net.add("Sub", value, net.add("ReduceMean", value, axis))
     square = net.add("Pow", centred, net.constant(2.0))
@@ -97,7 +97,7 @@ def _heads(net: Net, value: str, sizes: _Sizes, perm: tuple[int, ...]) -> str:
 
 
 def _attention(net: Net, value: str, mask: str) -> str:
-    """Attention with relative positions, shifted as Transformer-XL does it."""
+    """Attention with relative positions, shifted as in Transformer-XL."""
     value = _norm(net, value)
     sizes = _sizes(net, value)
     query, key, content = (_linear(net, value, WIDTH, WIDTH) for _ in range(3))

@@ -1,4 +1,4 @@
-"""All engines on one model: each in a process of its own, taking turns."""
+"""All engines on one model: each in a separate process, interleaved."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from benchmarks.workload import Workload, workload
 
 @dataclass(frozen=True)
 class Plan:
-    """How to measure: engines, the one they are related to, turns and their length, limits.
+    """Measurement settings: engines, the reference engine, turns and their length, limits.
 
-    `lock` is a file whose lock is held while something is timed.
+    `lock` is a file that is locked during timing.
     """
 
     peers: tuple[str, ...]
@@ -69,7 +69,7 @@ def compare(plan: Plan, path: Path, peak: machine.Peaks, sizes: Sizes) -> tuple[
 def largest_error(actual: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> float:
     """Largest difference over all outputs, each relative to its largest expected magnitude.
 
-    Infinity where an output is missing, has another shape, or is not finite.
+    Infinity if an output is missing, has another shape, or is not finite.
     """
     worst = 0.0
     for name, reference in expected.items():
@@ -86,14 +86,14 @@ def largest_error(actual: Mapping[str, np.ndarray], expected: Mapping[str, np.nd
 
 
 def cores(threads: int) -> tuple[int, ...]:
-    """The last cores we may use: the first ones serve most interrupts."""
+    """The last available cores: the first ones serve most interrupts."""
     return tuple(sorted(os.sched_getaffinity(0))[-threads:])
 
 
 def _compilations(
     plan: Plan, path: Path, threads: int, folder: Path
 ) -> dict[str, Compilation | Failed]:
-    """By engine that runs compiled files, in `folder`, what compiling cost."""
+    """Compilation costs by engine that runs compiled files, in `folder`."""
     found: dict[str, Compilation | Failed] = {}
     for peer in plan.peers:
         if peer in COMPILED:

@@ -1,4 +1,4 @@
-"""Where modelcc stands: against the best of the engines that compute as precisely, by model."""
+"""Summary: modelcc against the best engine of the same precision, by model."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from benchmarks.zoo.catalogue import variant
 class Standing:
     """modelcc and the fastest other engine that did not lower precision, on one model.
 
-    `faster` is how many times faster modelcc is, round by round; `memory` its peak memory by that
-    of the leanest of the others.  `strict` is modelcc with accuracy strict, where it ran, and
-    `strict_faster` how many times faster that is than `best`.
+    `faster` is the speedup of modelcc, round by round; `memory` its peak memory relative to the
+    leanest of the others.  `strict` is modelcc with accuracy strict, if it ran, and `strict_faster`
+    its speedup over `best`.
     """
 
     ours: Row
@@ -52,7 +52,7 @@ def _standing(ours: Row, strict: Row | None, others: Sequence[Row]) -> Standing:
 
 
 def batch_of(stem: str) -> int:
-    """8 for `resnet50_b8`; 1 for models that are not of the zoo."""
+    """8 for `resnet50_b8`; 1 for models that are not in the zoo."""
     try:
         return variant(stem)[1] or 1
     except KeyError:
@@ -60,8 +60,7 @@ def batch_of(stem: str) -> int:
 
 
 def means(found: Sequence[Standing], strict: bool = False) -> dict[tuple[int, int], float]:
-    """Geometric mean of `faster`, or of `strict_faster` where that is known, by threads and
-    batch."""
+    """Geometric mean of `faster`, or of `strict_faster` if known, by threads and batch."""
     groups: dict[tuple[int, int], list[float]] = {}
     for one in found:
         faster = one.strict_faster if strict else one.faster
@@ -100,7 +99,7 @@ def summary_lines(rows: Iterable[Row]) -> list[str]:
 def _line(one: Standing) -> str:
     ours, strict = one.ours, one.strict
     bound = "" if ours.peak_share is None else f"{ours.peak_share:.0%}"
-    # Above 1, the weights stay in a cache, and memory is not what limits the model.
+    # Above 1, the weights stay in a cache, and memory bandwidth is not the limit.
     if ours.read_share is not None and (ours.peak_share or 0.0) < ours.read_share <= 1.1:
         bound = f"{ours.read_share:.0%} of read"
     cells = (

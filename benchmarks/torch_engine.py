@@ -1,4 +1,4 @@
-"""One engine on one model of the zoo, in a process of its own: compiled, then timed on request."""
+"""One engine on one model of the zoo, in a separate process: compiled, then timed on request."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True)
 class Ready:
-    """An engine that has answered once; ``error`` to eager is relative to the largest output, None
-    where weights are others."""
+    """An engine after its first call; ``error`` against eager is relative to the largest output,
+    None if the weights differ."""
 
     cold_seconds: float
     error: float | None
@@ -42,7 +42,7 @@ def _inductor(model: Any, inputs: Any, native: Native) -> Call:
 
 
 def _max_autotune(model: Any, inputs: Any, native: Native) -> Call:
-    """With its own freezing: parameters are constants, as in modelcc's columns."""
+    """With inductor's own freezing: parameters are constants, as in modelcc's columns."""
     options = {"freezing": True, "max_autotune": True, "epilogue_fusion": True}
     compiled = torch.compile(model, options=options)
     return lambda: compiled(*inputs)
@@ -71,12 +71,12 @@ ENGINES: Mapping[str, Callable[[Any, Any, Native], Call]] = {
     "modelcc": _modelcc(release=True),
     "exported": _exported,
 }
-"""From a model, its inputs and options of modelcc to a call.  ``modelcc`` is ``torch.compile``
-with ``release``, ``unfrozen`` without, ``exported`` is ``torch.export``, whose model is deleted."""
+"""Maps a model, its inputs and options of modelcc to a call.  ``modelcc`` is ``torch.compile`` with
+``release``, ``unfrozen`` without, ``exported`` is ``torch.export``, whose model is deleted."""
 
 
 def _jax(name: Any, inputs: Any) -> Call:
-    """A twin in JAX of random weights, those that there are."""
+    """A JAX counterpart with random weights, if there is one."""
     return import_module("benchmarks.jax_twins").twin(name, inputs)
 
 
@@ -100,7 +100,7 @@ def serve(connection: Connection, engine: str, name: str, native: Native, cache:
         start = seconds_with_helpers(threads)
         try:
             subject = name if engine == "jax" else model
-            del model  # an engine that needs it has it
+            del model  # engines that need it hold a reference
             call = ENGINES[engine](subject, inputs, native)
             result = call()
         except Exception as error:  # any engine may raise anything: it is reported, not handled
@@ -108,7 +108,7 @@ def serve(connection: Connection, engine: str, name: str, native: Native, cache:
             return
         cold = seconds_with_helpers(threads) - start
         del subject
-        gc.collect()  # exported programs refer to themselves
+        gc.collect()  # exported programs contain reference cycles
         connection.send(Ready(cold, None if engine == "jax" else _error(result, wanted)))
         reset_peak()
         while connection.recv():

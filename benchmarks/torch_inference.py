@@ -34,7 +34,8 @@ BESIDE = (*OURS, "unfrozen")
 
 @dataclass(frozen=True)
 class Measured:
-    """An engine on a model: seconds of each round, of the first call, bytes; or why not."""
+    """An engine on a model: seconds of each round, of the first call, bytes; or the reason of a
+    failure."""
 
     rounds: tuple[float, ...] = ()
     cold: float = 0.0
@@ -51,7 +52,7 @@ class Measured:
 def measured(
     name: str, engines: Sequence[str], native: Native, rounds: int, limit: float
 ) -> dict[str, Measured]:
-    """All ``engines`` on a model; one after the other until each is ready, then in turns."""
+    """All ``engines`` on a model; prepared one after the other, then interleaved."""
     found: dict[str, Measured] = {}
     workers: dict[str, tuple[Worker, Ready]] = {}
     with ExitStack() as stack:
@@ -83,7 +84,7 @@ def _bytes(answer: Any) -> int:
 
 
 def ratio(row: Mapping[str, Measured]) -> float | None:
-    """The best other engine's time by ours, the median over rounds of those of one round."""
+    """The best other engine's time relative to ours, the median over rounds."""
     ran = {engine: m for engine, m in row.items() if m.rounds}
     ours = [m for engine, m in ran.items() if engine in OURS]
     others = [m for engine, m in ran.items() if engine not in BESIDE]
@@ -102,7 +103,7 @@ def table(title: str, rows: Mapping[str, Mapping[str, str]], engines: Sequence[s
 
 
 def report(found: Mapping[str, Mapping[str, Measured]], engines: Sequence[str]) -> str:
-    """All tables, and what did not run."""
+    """All tables, and failures."""
     times: dict[str, dict[str, str]] = {}
     ratios: list[float] = []
     for name, row in found.items():
@@ -124,7 +125,7 @@ def report(found: Mapping[str, Mapping[str, Measured]], engines: Sequence[str]) 
 
 
 def recorded(path: Path | None) -> dict[str, dict[str, Measured]]:
-    """What an earlier run has left in its file."""
+    """The results of an earlier run in its file."""
     if path is None or not path.is_file():
         return {}
     rows: dict[str, dict[str, dict[str, Any]]] = json.loads(path.read_text())
@@ -150,7 +151,7 @@ def main() -> None:
     keep_to(asked.cpu)
     native = {"threads": asked.threads, "cpu": asked.cpu}
     cores = sorted(os.sched_getaffinity(0))[: asked.threads]
-    os.sched_setaffinity(0, cores)  # of the processes to come, too
+    os.sched_setaffinity(0, cores)  # inherited by child processes
     engines, found = asked.engines.split(","), recorded(asked.json)
     for name in asked.models.split(","):
         if name in found:

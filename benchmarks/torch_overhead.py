@@ -1,4 +1,4 @@
-"""What a call of a compiled module costs besides the computation.
+"""Overhead of a call of a compiled module.
 
     python -m benchmarks.torch_overhead
 

@@ -49,7 +49,7 @@ def training_step(model: Any, x: Any) -> Step:
 
 
 def compiled(engine: str, model: Any, native: Native) -> Any:
-    """``model`` as ``engine`` runs it."""
+    """``model`` compiled for ``engine``."""
     if engine in ("eager", "inductor"):
         return model if engine == "eager" else torch.compile(model)
     options = {**native, "cache": None, "separate": engine == "modelcc"}

@@ -1,4 +1,4 @@
-"""Ways to run a module of PyTorch, measured in turns: eager, inductor and modelcc."""
+"""A PyTorch module by eager execution, inductor and modelcc, measured interleaved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUND_SECONDS = 0.05
 
 
 def engines(model: Any, freeze: bool = False) -> dict[str, Any]:
-    """Copies of ``model`` by the engine that runs them."""
+    """Copies of ``model`` by engine."""
     own = {name: copy.deepcopy(model) for name in ("eager", "inductor", "modelcc")}
     options = {"freeze": freeze, "threads": torch.get_num_threads()}
     return {
@@ -27,9 +27,9 @@ def engines(model: Any, freeze: bool = False) -> dict[str, Any]:
 
 
 def in_turns(steps: Mapping[str, Step], rounds: int = ROUNDS) -> dict[str, float]:
-    """Median microseconds of a call of each, the rounds taking turns.
+    """Median microseconds of a call of each, with interleaved rounds.
 
-    With one thread those of the processor, which others on the machine do not lengthen.
+    With one thread in CPU time, which other load does not lengthen.
     """
     clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     found: dict[str, list[float]] = {name: [] for name in steps}
@@ -45,7 +45,7 @@ def in_turns(steps: Mapping[str, Step], rounds: int = ROUNDS) -> dict[str, float
 
 
 def table(title: str, rows: Mapping[str, Mapping[str, float]], extra: Sequence[str] = ()) -> str:
-    """Markdown: a row for each model, and how many times as fast as inductor modelcc is."""
+    """Markdown: a row for each model, and modelcc's speedup over inductor."""
     names = [*next(iter(rows.values()))]
     lines = [f"| {title} | {' | '.join(names)} | inductor / modelcc |"]
     lines.append("|---|" + "---:|" * (len(names) + 1))

@@ -1,4 +1,4 @@
-"""Other trees of this project: their sources, and processes that run on them."""
+"""Other source trees of this project, and processes that run on them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class TreeError(Exception):
 
 
 def sources_of(tree: str, folder: Path) -> Path:
-    """The package's sources at `tree`: a commit, whose sources are put into `folder`, or the
-    folder of a tree, which stays where it is."""
+    """The package's sources at `tree`: a commit, whose sources are extracted into `folder`, or a
+    folder with a tree, which is used in place."""
     place = Path(tree)
     if (place / "src" / "modelcc").is_dir():
         return (place / "src").resolve()
@@ -33,6 +33,6 @@ def sources_of(tree: str, folder: Path) -> Path:
 
 
 def environment_of(sources: Path | None) -> dict[str, str]:
-    """The environment of a process whose modules are those of `sources` before those that are
-    installed."""
+    """The environment of a process in which the modules of `sources` take precedence over installed
+    ones."""
     return {**os.environ, **({} if sources is None else {"PYTHONPATH": str(sources)})}

@@ -1,9 +1,9 @@
-"""How much of a wrong machine model tuning makes good: ``python -m benchmarks.tuning MODEL …``.
+"""How far tuning compensates a wrong machine model: ``python -m benchmarks.tuning MODEL …``.
 
-Each model is tuned from what is known of this machine and from numbers that are wrong on purpose,
-each time for the same budget and from an empty database.  What was compiled by default and what
-was tuned then run by turns in this process.  ``right`` is the time of the default of the right
-model over the time of a column: above 1 it is faster.
+Each model is tuned with this machine's model and with deliberately wrong ones, each time with the
+same budget and an empty database.  The default and the tuned model then run interleaved in this
+process.  ``right`` is the time of the default of the right model over the time of a column: above 1
+it is faster.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ CACHES = ("l1_bytes", "l2_bytes", "l3_bytes")
 RATES = ("l1_bandwidth", "l2_bandwidth", "l3_bandwidth", "memory_bandwidth")
 ARITHMETIC: Numbers = MappingProxyType({"fmas": 1, "loads": 4, "fma_latency": 10})
 FEWER_REGISTERS: Numbers = MappingProxyType({"vector_registers": 16})
-"""Half of those of AVX-512; a machine that has no more is taken for itself."""
+"""Half of AVX-512's; no change on a machine without more."""
 AVX2: Numbers = MappingProxyType({"vector_bits": 256, "vector_registers": 16})
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Seconds of a run by default and tuned, from a machine model with wrong ``numbers``."""
+    """Seconds of a run by default and tuned, with a machine model of wrong ``numbers``."""
 
     name: str
     numbers: Numbers
@@ -67,7 +67,7 @@ class Result:
 
 
 def wrong_numbers(right: CpuModel) -> Mapping[str, Numbers]:
-    """Machine models that are not that of this machine, by what is wrong."""
+    """Wrong machine models, by what is wrong."""
     other = CpuModel()
     names = (*CACHES, *RATES, "fma_latency")
     return {
@@ -82,7 +82,8 @@ def wrong_numbers(right: CpuModel) -> Mapping[str, Numbers]:
 
 @dataclass(frozen=True)
 class Bench:
-    """One model, ``budget`` seconds for each tuning, ``rounds`` turns; files go to ``folder``."""
+    """One model, ``budget`` seconds for each tuning, ``rounds`` turns; files are written to
+    ``folder``."""
 
     model: Path
     budget: float
@@ -92,7 +93,7 @@ class Bench:
     only: str = ""
 
     def result(self) -> Result:
-        """All settings, tuned one after the other, then measured by turns."""
+        """All settings, tuned one after the other, then measured interleaved."""
         options = Options(threads=self.threads)
         target = target_of(options)
         assert isinstance(target, CpuTarget)

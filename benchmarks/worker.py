@@ -1,6 +1,6 @@
 """One engine, one model, one process: loads, checks and times on request.
 
-A process each keeps memory figures apart and spinning threads and crashes to themselves.
+Separate processes isolate memory figures, spinning threads and crashes.
 `python -m benchmarks.worker FD` speaks pickled messages over the inherited socket FD.
 """
 
@@ -20,10 +20,9 @@ from benchmarks.peers import Arrays, Run, loader
 
 
 def peak_bytes() -> int:
-    """Largest resident set of this process so far.
+    """Peak resident set of this process.
 
-    From /proc where there is one: what getrusage says on Linux includes the parent's, from
-    between fork and exec.
+    From /proc if available: getrusage on Linux includes the parent's, from between fork and exec.
     """
     status = Path("/proc/self/status")
     for line in status.read_text().splitlines() if status.exists() else []:
@@ -44,7 +43,7 @@ def _load(task: Task) -> tuple[Run, Loaded]:
 
 
 def _times(run: Run, feeds: Arrays, calls: int) -> list[float]:
-    """Seconds of each of `calls` calls, after one that refills the caches."""
+    """Seconds of each of `calls` calls, after a warm-up call."""
     run(feeds)
     seconds: list[float] = []
     for _ in range(calls):

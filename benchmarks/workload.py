@@ -1,4 +1,4 @@
-"""The work a model stands for: multiply-adds and constant bytes, counted in its ONNX file."""
+"""The work of a model: multiply-adds and constant bytes, counted in its ONNX file."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def workload(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> Workloa
 
 
 def _read_bytes(graph: onnx.GraphProto) -> int:
-    """Bytes of all constants but tables, of which `Gather` takes some rows."""
+    """Bytes of all constants except tables, of which `Gather` reads some rows."""
     read = {
         name
         for node in graph.node
@@ -60,7 +60,7 @@ def _read_bytes(graph: onnx.GraphProto) -> int:
 def _observed(
     model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], names: Sequence[str]
 ) -> dict[str, tuple[int, ...]]:
-    """Shapes that inference does not find, from a run that returns those values."""
+    """Shapes that inference does not find, observed by running the model."""
     present = {output.name for output in model.graph.output}
     model.graph.output.extend(
         onnx.ValueInfoProto(name=name) for name in names if name not in present

@@ -1,1 +1,1 @@
-"""Are all models right?  Compiled models against ONNX Runtime, one process each."""
+"""Accuracy of all models: compiled models against ONNX Runtime, one process each."""

@@ -30,7 +30,7 @@ BACKENDS = {"both": "llvm,c", "devices": "opencl,webgpu"}
 
 
 def examine(kind: str, subject: Subject, backends: str, sizes: int, timeout: float) -> Found:
-    """One model in a process of its own, so that a crash is a row and not the end."""
+    """One model in a separate process, so that a crash affects only its row."""
     name = subject.path.stem
     command = [sys.executable, "-m", "benchmarks.accuracy.worker", kind, str(subject.path)]
     try:

@@ -18,19 +18,19 @@ from modelcc.runtime.devices.device import open_device
 from modelcc.verification.comparison import compare_all
 
 THREADS = 2
-"""Of the compiled model and of ONNX Runtime."""
+"""Threads of the compiled model and of ONNX Runtime."""
 
 TARGETS = {"llvm": "native"}
-"""The target that goes by way of a back end, where it has another name."""
+"""The target that a back end belongs to, where it has another name."""
 
 
 @dataclass(frozen=True)
 class Errors:
-    """At one size: shapes of the inputs, worst error of each output relative to its greatest
-    magnitude, and the milliseconds that a run takes (the best of a few).
+    """At one size: shapes of the inputs, worst error of each output relative to its largest
+    magnitude, and the milliseconds of a run (the best of a few).
 
-    ``outputs`` are errors from ONNX Runtime; ``own`` is the worst one from the model in 64 bits and
-    ``peer`` that of ONNX Runtime from there (None where the model is not known in 64 bits).
+    ``outputs`` are errors against ONNX Runtime; ``own`` is the worst one against the model in f64
+    and ``peer`` that of ONNX Runtime against it (None if there is no f64 reference).
     """
 
     shapes: Mapping[str, tuple[int, ...]]
@@ -41,15 +41,15 @@ class Errors:
 
     @property
     def worst(self) -> float:
-        """Over all outputs."""
+        """The maximum over all outputs."""
         return max(self.outputs.values(), default=0.0)
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What one back end made of one model: seconds, bytes, and errors at each size.
+    """Results of one back end on one model: seconds, bytes, and errors at each size.
 
-    ``device`` is what its driver calls the device, if there is one.
+    ``device`` is the driver's name of the device, if there is one.
     """
 
     backend: str
@@ -64,8 +64,8 @@ class Checked:
 def check(
     subject: Subject, backend: str, truths: Sequence[Arrays | None]
 ) -> tuple[Checked, list[Arrays]]:
-    """The figures at the first sizes, of which ``truths`` has what is known of their results in 64
-    bits, and the outputs at each."""
+    """The measurements at the first sizes, for which ``truths`` has f64 references where known, and
+    the outputs at each."""
     target = TARGETS.get(backend, backend)
     with tempfile.TemporaryDirectory() as cache:
         begin = time.perf_counter()
@@ -97,13 +97,13 @@ def check(
 
 
 def truths_of(subject: Subject, sizes: int) -> list[Arrays | None]:
-    """Results of the model in 64 bits at the first ``sizes`` sizes, None where nothing tells."""
+    """Results of the model in f64 at the first ``sizes`` sizes, None where unavailable."""
     exact = Truth(subject.path)
     return [exact.run(subject.feeds(number)) for number in range(min(sizes, subject.sizes))]
 
 
 def _from(truth: Arrays | None, values: Arrays) -> float | None:
-    """The greatest error of ``values``, where ``truth`` is known."""
+    """The largest error of ``values``, if ``truth`` is known."""
     if truth is None:
         return None
     rounded = {name: truth[name].astype(value.dtype) for name, value in values.items()}
@@ -111,7 +111,7 @@ def _from(truth: Arrays | None, values: Arrays) -> float | None:
 
 
 def device_name(backend: str) -> str:
-    """What the driver calls the device of ``opencl:1:c``, say; empty for processors."""
+    """The driver's name of the device of ``opencl:1:c``, say; empty for CPUs."""
     kind, *words = backend.split(":")
     if kind not in ("opencl", "webgpu", "metal"):
         return ""
@@ -120,7 +120,7 @@ def device_name(backend: str) -> str:
 
 
 def static_milliseconds(subject: Subject) -> float:
-    """The time of a run at the first size when every dimension is fixed to it."""
+    """The time of a run at the first size with all dimensions static."""
     feeds = subject.feeds(0)
     named = modelcc.import_model(subject.path)
     dims = {
@@ -140,7 +140,7 @@ def relative_errors(got: Mapping[str, np.ndarray], wanted: Arrays) -> dict[str, 
 
 
 def milliseconds(model: modelcc.Model, feeds: Arrays) -> float:
-    """Of the best run in about a fifth of a second, at least three."""
+    """Of the best run in about a fifth of a second, at least three runs."""
     times: list[float] = []
     while len(times) < 3 or (sum(times) < 0.2 and len(times) < 100):
         begin = time.perf_counter()

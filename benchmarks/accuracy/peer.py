@@ -15,8 +15,8 @@ from benchmarks.accuracy.subjects import Arrays
 def session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
     """A session in one thread.
 
-    In several it quantises the state of DynamicQuantizeLSTM by the rows that each of them has, so
-    that its results depend on their number.
+    With several, it quantises the state of DynamicQuantizeLSTM by the rows of each thread, so that
+    results depend on their number.
     """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
@@ -29,7 +29,7 @@ def session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
 
 
 def observed(model: onnx.ModelProto, feeds: Arrays, names: Sequence[str]) -> Arrays:
-    """What ONNX Runtime computes for these values."""
+    """ONNX Runtime's values of these names."""
     watched = onnx.ModelProto()
     watched.CopyFrom(model)
     del watched.graph.output[:]
@@ -40,7 +40,7 @@ def observed(model: onnx.ModelProto, feeds: Arrays, names: Sequence[str]) -> Arr
 
 
 def nudged(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
-    """``model`` with every f32 constant moved to a neighbouring number, up or down by chance."""
+    """``model`` with every f32 constant moved to an adjacent number, randomly up or down."""
     moved = onnx.ModelProto()
     moved.CopyFrom(model)
     generator = np.random.default_rng(seed)

@@ -1,9 +1,9 @@
 """Quantised models: every quantised tensor against ONNX Runtime's, from the same operands.
 
-Two engines may round a sum that lies between two steps to either of them, and what follows carries
-such a step on and on.  So each tensor is computed from ONNX Runtime's values of those before it:
+Two engines may round a sum between two quantisation steps to either of them, and later layers
+propagate the difference.  So each tensor is computed from ONNX Runtime's values of its operands:
 all of them become inputs of one model, which is compiled and run once.  Layers that quantise their
-state in every step are compared step by step.
+state in every time step are compared step by step.
 """
 
 from __future__ import annotations
@@ -26,23 +26,24 @@ TO_INTEGERS = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
 """Standard operators whose results are quantised; those called QLinear… and QGemm are, too."""
 
 INSIDE = frozenset({"DynamicQuantizeLSTM", "MatMulNBits", "DynamicQuantizeMatMul", "QAttention"})
-"""Operators of ONNX Runtime that quantise within: their float results may be a step apart."""
+"""Operators of ONNX Runtime that quantise internally: their float results may differ by a step."""
 
 GIVEN = ".given"
 
 SAME_STEPS = 1e-3
-"""Steps of quantisation that a layer may be off if it runs step by step, in ONNX Runtime itself."""
+"""Tolerance, in quantisation steps, between a layer run step by step and as a whole, in ONNX
+Runtime itself."""
 
 
 NUDGES = 4
-"""Models a rounding error away that ONNX Runtime runs, too, to see what its results depend on."""
+"""Number of perturbed models (by rounding errors) that ONNX Runtime also runs, to see the
+sensitivity of its results."""
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Of one run: the greatest difference of a quantised tensor in steps and which tensor it is,
-    the fraction of all their elements that differ, and the error of outputs relative to the
-    greatest.
+    """Of one run: the largest difference of a quantised tensor in steps and which tensor it is, the
+    fraction of all elements that differ, and the error of outputs relative to the largest.
 
     ``states`` are the steps in time, of each direction, that were compared one by one.  ``whole``
     is how far their results are apart, in steps, where a layer runs freely over its sequence, and
@@ -67,7 +68,7 @@ class Steps:
 
 
 def quantised_tensors(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Results that are quantised, with what quantises them, in order."""
+    """Quantised results, with the operators that quantise them, in order."""
     return tuple(
         name
         for node in model.graph.node
@@ -102,7 +103,7 @@ def _value(name: str, value: np.ndarray) -> onnx.ValueInfoProto:
 
 
 def steps_apart(path: Path, feeds: Arrays, free: Arrays) -> Steps | None:
-    """How far a model is from ONNX Runtime's; None if it is not quantised.
+    """Differences of a model from ONNX Runtime; None if it is not quantised.
 
     ``free`` are outputs of the compiled model on ``feeds``.
     """
@@ -141,7 +142,7 @@ def steps_apart(path: Path, feeds: Arrays, free: Arrays) -> Steps | None:
 
 
 def _values(model: onnx.ModelProto, feeds: Arrays, names: Sequence[str]) -> Arrays:
-    """The named values: inputs, constants, and what ONNX Runtime computes."""
+    """The named values: inputs, constants, and ONNX Runtime's results."""
     known = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer if t.name in names}
     given = {**known, **feeds}
     return {**given, **observed(model, feeds, [name for name in names if name not in given])}
@@ -150,7 +151,7 @@ def _values(model: onnx.ModelProto, feeds: Arrays, names: Sequence[str]) -> Arra
 def _of_steps(model: onnx.ModelProto, node: onnx.NodeProto, peer: Arrays) -> np.ndarray:
     """The greatest difference of a layer's states after single steps.
 
-    ValueError if its steps are not what ONNX Runtime makes of the whole sequence.
+    ValueError if single steps differ from ONNX Runtime's run of the whole sequence.
     """
     found = stepped(model, node, peer)
     if found.from_whole > SAME_STEPS:
@@ -165,7 +166,7 @@ def _greatest(differences: Iterable[np.ndarray]) -> float:
 
 
 def _in_steps(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Differences in steps: of integers their own, of floats 255th parts of the range."""
+    """Differences in steps: of integers 1, of floats 1/255 of the range."""
     difference = np.abs(got.astype(np.float64) - wanted.astype(np.float64))
     if wanted.dtype.kind != "f":
         return difference
@@ -182,11 +183,11 @@ def _relative(got: np.ndarray, wanted: np.ndarray) -> float:
 def same_top(
     got: np.ndarray, wanted: np.ndarray, others: Sequence[np.ndarray]
 ) -> tuple[float, float]:
-    """The fraction of rows whose greatest elements are at the same place, of those where it is
-    sure which that is, and the fraction of these.
+    """The fraction of rows with the same argmax, among those where it is certain, and the fraction
+    of these.
 
-    It is unless the two greatest of ``wanted`` are closer than an element is to itself in one of
-    ``others``, twice.
+    It is unless the two largest elements of ``wanted`` are closer than twice the deviation of an
+    element in one of ``others``.
     """
     if wanted.ndim < 2 or wanted.shape[-1] < 2 or not wanted.size:
         return 1.0, 1.0

@@ -1,4 +1,4 @@
-"""What was found, as a table, as Markdown and as JSON."""
+"""Results as a table, as Markdown and as JSON."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from rich import box
 from rich.table import Table
 
 ERROR_BAR = 1e-4
-"""Of the greatest output, from ONNX Runtime or from the model in 64 bits."""
+"""Relative to the largest output, against ONNX Runtime or the model in f64."""
 PEER_BAR = 2.0
-"""Errors of ONNX Runtime, from the model in 64 bits, that ours may be where they are above
+"""Multiple of ONNX Runtime's error, against the model in f64, that ours may be if above
 :data:`ERROR_BAR`."""
 TRUTH_BAR = 1e-3
-"""An error of ONNX Runtime's that is no rounding: what it is compared with is wrong."""
+"""An error of ONNX Runtime that is not rounding: the reference is wrong."""
 ARENA_BAR = 1.1
 COLD_BARS: Mapping[str, float] = {"resnet50": 10.0, "bert_base": 10.0}
 STEP_BAR = 1.0
-"""Steps of quantisation that a quantised tensor may be off."""
+"""Quantisation steps by which a quantised tensor may differ."""
 CACHED_BARS: Mapping[str, float] = {"resnet50": 1.0}
 """Seconds, by model."""
 
@@ -31,7 +31,7 @@ Steps = Sequence[Mapping[str, Any]] | None
 
 @dataclass(frozen=True)
 class Found:
-    """What one process said of a model; ``problem`` is why it said nothing."""
+    """The result of one process on a model; ``problem`` is why there is none."""
 
     model: str
     kind: str
@@ -72,14 +72,14 @@ def _missed(model: str, made: Mapping[str, Any], steps: Steps) -> list[str]:
 
 
 def rounds_like_peer(made: Mapping[str, Any]) -> bool:
-    """Whether results are as near those of 64 bits as ONNX Runtime's, within bars, at all sizes."""
+    """Whether results are as close to those in f64 as ONNX Runtime's, within bars, at all sizes."""
     known = [(size["own"], size["peer"]) for size in made["sizes"] if size["own"] is not None]
     near = (peer <= TRUTH_BAR and own <= max(ERROR_BAR, PEER_BAR * peer) for own, peer in known)
     return len(known) == len(made["sizes"]) and all(near)
 
 
 def from_truth(made: Mapping[str, Any], whose: str) -> str:
-    """The greatest error ``own`` or ``peer`` over sizes, as text; empty where none is known."""
+    """The largest error ``own`` or ``peer`` over sizes, as text; empty if unknown."""
     known = [size[whose] for size in made["sizes"] if size[whose] is not None]
     return f"{max(known):.1e}" if known else ""
 
@@ -190,7 +190,7 @@ def _markdown(headings: Sequence[str], lines: Iterable[Sequence[str]]) -> list[s
 
 
 def to_json(found: Sequence[Found]) -> str:
-    """Everything."""
+    """All results."""
     items = [
         {"model": f.model, "set": f.kind, "problem": f.problem, **(f.result or {})} for f in found
     ]

@@ -1,4 +1,4 @@
-"""Inputs that look like what models were trained on.
+"""Inputs that resemble training data.
 
 White noise drives trained detectors to outputs near zero, where a relative error says nothing.
 """
@@ -30,7 +30,7 @@ def tokens(vocabulary: int) -> Fill:
 
 
 def numbers(*values: float) -> Fill:
-    """These, whatever the shape repeats of them."""
+    """Constant values, cycled to fill the shape."""
 
     def fill(shape: Shape, generator: np.random.Generator) -> np.ndarray:
         return np.resize(np.array(values), shape)
@@ -48,7 +48,7 @@ def detections(shape: Shape, generator: np.random.Generator) -> np.ndarray:
 
 
 def bytes_of_text(shape: Shape, generator: np.random.Generator) -> np.ndarray:
-    """Text over and over, begun anywhere, padded at the end with 256 (no byte)."""
+    """Text, repeated, from a random offset, padded with 256 (no byte)."""
     rows, length = shape
     text = np.frombuffer(TEXT, np.uint8).astype(np.int32)
     starts = generator.integers(0, len(text), rows)
@@ -58,7 +58,7 @@ def bytes_of_text(shape: Shape, generator: np.random.Generator) -> np.ndarray:
 
 
 def image(shape: Shape, generator: np.random.Generator) -> np.ndarray:
-    """NCHW in [-1, 1]: a bright gradient, dark strokes on lines as of writing, a little noise."""
+    """NCHW in [-1, 1]: a bright gradient, dark strokes in lines like writing, a little noise."""
     batch, _, height, width = shape
     rows = np.linspace(0, 1, height)[:, None]
     columns = np.linspace(0, 1, width)[None, :]
@@ -71,7 +71,7 @@ def image(shape: Shape, generator: np.random.Generator) -> np.ndarray:
 
 
 def _strokes(height: int, width: int, generator: np.random.Generator) -> np.ndarray:
-    """Where there is ink: lines of short bars, two or three pixels thick."""
+    """The mask of ink: lines of short bars, two or three pixels thick."""
     ink = np.zeros((height, width), bool)
     tall = max(8, height // 4)
     for top in range(tall // 2, height - tall, 2 * tall):

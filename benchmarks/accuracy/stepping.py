@@ -1,8 +1,8 @@
 """Layers that quantise their state in every step: each step from ONNX Runtime's own state.
 
-An LSTM on quantised states doubles what an element of the state is off by, again and again, once it
-was rounded to the other of two steps.  So a layer of T steps becomes T layers of one step, each of
-which both engines compute from the state that ONNX Runtime had there.
+An LSTM with quantised states amplifies the error of an element once it was rounded to the other of
+two quantisation steps.  So a layer of T steps becomes T layers of one step, each of which both
+engines compute from ONNX Runtime's state there.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ STATES = (H, C)
 PER_DIRECTION = (W, R, B, P, 8, 9, 10, 11)
 """Operands of which each direction has its own slice; from 8 on scales and zero points."""
 EXTREMES = 2
-"""Rows beside the batch: of the least and of the greatest input, so that the inputs of a step are
-quantised as those of all steps are.  Their states are 0, which every range of states contains."""
+"""Rows added to the batch: of the minimum and of the maximum input, so that the inputs of a step
+are quantised as those of all steps.  Their states are 0, which every range of states contains."""
 
 
 @dataclass(frozen=True)
 class Stepped:
-    """The greatest difference of the states after one step in time, in steps of quantisation, and
-    how far the same steps are, in ONNX Runtime itself, from its run of the whole sequence."""
+    """The largest difference of the states after one time step, in quantisation steps, and how far
+    the same steps are, in ONNX Runtime itself, from its run of the whole sequence."""
 
     worst: float
     from_whole: float
@@ -47,7 +47,7 @@ def can_step(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:
 
 
 def stepped(model: onnx.ModelProto, node: onnx.NodeProto, values: Arrays) -> Stepped:
-    """The layer ``node``, one step after the other; ``values`` are its operands and results."""
+    """The layer ``node``, step by step; ``values`` are its operands and results."""
     found = [_one_direction(model, node, values, d) for d in range(values[node.output[0]].shape[1])]
     return Stepped(
         max(each.worst for each in found),
@@ -85,7 +85,7 @@ def _one_direction(
 
 
 def _apart(got: np.ndarray, wanted: np.ndarray, batch: int) -> float:
-    """The greatest difference in 255th parts of the range, which contains 0."""
+    """The largest difference in units of 1/255 of the range, which contains 0."""
     known = wanted[:, :batch].astype(np.float64)
     extent = max(float(known.max()), 0.0) - min(float(known.min()), 0.0)
     return float(np.abs(got[:, :batch] - known).max()) / max(extent, 1e-30) * 255

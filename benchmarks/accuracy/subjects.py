@@ -1,4 +1,4 @@
-"""The models that must be right, and what each is fed; sizes in order from the usual one."""
+"""The models under test, and their inputs; sizes in order, the usual one first."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ BATCHES = (1, 2, 5)
 """Batch sizes for models whose batch is symbolic."""
 
 INNER = (64, 32, 96)
-"""Sizes of the other symbolic dimensions: of sequences, pictures, spectra."""
+"""Sizes of the other symbolic dimensions: of sequences, images, spectra."""
 
 
 @dataclass(frozen=True)
 class Feed:
-    """One input: its element type, the shapes to try and what they are filled with."""
+    """One input: its dtype, the shapes to try and a generator of values."""
 
     dtype: str
     shapes: tuple[Shape, ...]
@@ -59,7 +59,7 @@ class Subject:
 
     @property
     def sizes(self) -> int:
-        """How many sizes there are to try."""
+        """The number of sizes to try."""
         return max((len(feed.shapes) for feed in self.inputs.values()), default=1)
 
     def feeds(self, number: int, seed: int = 0) -> Arrays:
@@ -116,7 +116,7 @@ REAL: Mapping[str, Mapping[str, Feed]] = {
         "hidden": Feed("float32", _batches(2, 256), normal),
     },
 }
-"""Trained models that want more than their interface says, by file name."""
+"""Trained models that need more constraints than their interface declares, by file name."""
 
 
 def zoo(folder: Path) -> Iterator[Subject]:
@@ -130,13 +130,14 @@ def zoo(folder: Path) -> Iterator[Subject]:
 
 
 def real(folder: Path) -> Iterator[Subject]:
-    """The trained models in ``folder`` and below; those not in :data:`REAL` have no inputs yet."""
+    """The trained models in ``folder``, recursively; those not in :data:`REAL` have no inputs
+    yet."""
     for path in sorted(folder.rglob("*.onnx")):
         yield Subject(path, REAL.get(path.stem, {}))
 
 
 def declared(subject: Subject) -> Subject:
-    """``subject`` with inputs as its interface says them, if it has none."""
+    """``subject`` with inputs from its interface, if it has none."""
     if subject.inputs:
         return subject
     graph = modelcc.import_model(subject.path)
@@ -152,7 +153,7 @@ def declared(subject: Subject) -> Subject:
 
 
 def _sizes(graph: Graph, number: int) -> dict[str, int]:
-    """A size for every named dimension: those that lead an input are taken for batches."""
+    """A size for every named dimension: leading ones are taken for batches."""
     shapes = [graph.types[name].shape for name in graph.inputs]
     leading = {name for shape in shapes for name in symbols(shape[0] if shape else 0)}
     wanted = {n: (BATCHES if n in leading else INNER)[number] for n in graph.dims}
@@ -165,7 +166,7 @@ def _within(bounds: Range, size: int) -> int:
 
 
 def light() -> Iterator[Subject]:
-    """The nine architectures in the onnx wheel, whose weights are made when they run."""
+    """The nine architectures in the onnx wheel, whose weights are generated at run time."""
     folder = Path(onnx.backend.test.__file__).parent / "data" / "light"
     for path in sorted(folder.glob("*.onnx")):
         graph = onnx.load(path).graph

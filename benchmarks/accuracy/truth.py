@@ -1,7 +1,7 @@
-"""What a model's results are but for rounding: all floats in 64 bits, by ONNX's own evaluator.
+"""Reference results of a model: all floats in f64, by ONNX's own evaluator.
 
-Two engines that round otherwise are apart by the sum of their errors, which random weights amplify;
-how far either is from the truth says more.
+Two engines with different rounding differ by the sum of their errors, which random weights amplify;
+the error of either against the reference says more.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from benchmarks.accuracy.subjects import Arrays
 
 FLOATS = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16})
 TYPED = frozenset({("Cast", "to"), ("EyeLike", "dtype"), ("SequenceEmpty", "dtype")})
-"""Operators with attributes that are types of elements."""
+"""Operators with dtype attributes."""
 
 
 class Truth:
-    """The model at ``path`` in 64 bits; ``problem`` says why ONNX's evaluator does not run it."""
+    """The model at ``path`` in f64; ``problem`` says why ONNX's evaluator cannot run it."""
 
     def __init__(self, path: Path) -> None:
         model = widened(onnx.load(path))
@@ -34,24 +34,24 @@ class Truth:
             self._evaluator = ReferenceEvaluator(
                 model, new_ops=[LayerNormalization, GatherElements]
             )
-        except Exception as error:  # an operator that is not ONNX's, say
+        except Exception as error:  # a non-standard operator, say
             self.problem = f"{type(error).__name__}: {error}"
 
     def run(self, feeds: Arrays) -> Arrays | None:
-        """Outputs by name, floats of 64 bits; None if there is a ``problem``."""
+        """Outputs by name, floats as f64; None if there is a ``problem``."""
         if self.problem:
             return None
         wide = {name: _wide(np.asarray(value)) for name, value in feeds.items()}
         try:
             values = self._evaluator.run(self._names, wide)
-        except Exception as error:  # whatever NumPy says of what the evaluator does not expect
+        except Exception as error:  # NumPy may raise anything here
             self.problem = f"{type(error).__name__}: {error}"
             return None
         return dict(zip(self._names, map(np.asarray, values), strict=True))
 
 
 def widened(model: onnx.ModelProto) -> onnx.ModelProto:
-    """``model``, which is changed, with floats of 64 bits for all narrower ones."""
+    """``model``, mutated, with f64 for all narrower floats."""
     _widen_graph(model.graph)
     for function in model.functions:
         _widen_nodes(function.node)
@@ -94,7 +94,7 @@ def _wide(value: np.ndarray) -> np.ndarray:
 
 
 class LayerNormalization(OpRun):
-    """ONNX's evaluator computes it in 32 bits."""
+    """ONNX's evaluator computes it in f32."""
 
     def _run(
         self,
@@ -111,7 +111,7 @@ class LayerNormalization(OpRun):
 
 
 class GatherElements(OpRun):
-    """ONNX's evaluator does it by ``numpy.choose``, which takes 64 rows at most."""
+    """ONNX's evaluator uses ``numpy.choose``, which supports at most 64 rows."""
 
     def _run(self, data: np.ndarray, indices: np.ndarray, axis: int) -> tuple[np.ndarray]:
         return (np.take_along_axis(data, indices, axis),)

@@ -1,4 +1,4 @@
-"""The process of one model; prints what it found as JSON on its last line."""
+"""The worker process of one model; prints its result as JSON on the last line."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def find(kind: str, path: Path) -> Subject:
 
 
 def between(one: list[Arrays], other: list[Arrays]) -> float:
-    """The worst difference of two back ends over all sizes and outputs."""
+    """The largest difference of two back ends over all sizes and outputs."""
     pairs = zip(one, other, strict=True)
     return max(max(relative_errors(a, b).values(), default=0.0) for a, b in pairs)
 
 
 def quantised_steps(subject: Subject, outputs: list[Arrays]) -> list[object] | None:
-    """How far quantised tensors are at each size; None where there are none."""
+    """Differences of quantised tensors at each size; None if there are none."""
     found = [steps_apart(subject.path, subject.feeds(n), free) for n, free in enumerate(outputs)]
     return [asdict(steps) for steps in found if steps is not None] or None
 

@@ -1,1 +1,2 @@
-"""Kernels and models on an NVIDIA GPU beside PyTorch: ``python -m benchmarks.gpu FOLDER``."""
+"""Kernels and models on an NVIDIA GPU compared with PyTorch: ``python -m benchmarks.gpu
+FOLDER``."""

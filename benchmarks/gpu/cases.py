@@ -1,5 +1,5 @@
-"""Single kernels as small ONNX models: what they take, what they mean for some rows, and how much
-work they are."""
+"""Single kernels as small ONNX models: inputs, reference results for some rows, and amount of
+work."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 Reference = Callable[[Mapping[str, Array], slice], Array]
-"""Results of some rows (the last axis but one), from inputs in f64."""
+"""Reference results of some rows (second last axis), from inputs in f64."""
 
 NAMES = {"f32": "float", "f16": "float16", "bf16": "bfloat16"}
 TYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 BYTES = {"f32": 4, "f16": 2, "bf16": 2}
 TOLERANCES = {"f32": 1e-4, "f16": 4e-3, "bf16": 2e-2}
-"""Of the largest number of a result: sums are in another order, results are rounded."""
+"""Relative to the largest magnitude of a result: sums are in another order, results are rounded."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """``peer`` names the function of PyTorch's; work is ``operations``, and at least the bytes of
-    inputs and results.  ``precision`` is that of products of f32."""
+    """``peer`` names PyTorch's function; the work is ``operations``, and at least the bytes of
+    inputs and results.  ``precision`` is that of f32 products."""
 
     name: str
     peer: str
@@ -48,11 +48,11 @@ class Case:
 
     @property
     def bytes(self) -> int:
-        """Read and written once."""
+        """Bytes if each tensor is read or written once."""
         return BYTES[self.dtype] * sum(map(prod, (*self.shapes.values(), self.result)))
 
     def feeds(self) -> dict[str, Array]:
-        """The same numbers each time, repeated at a prime: rows of no matrix are equal."""
+        """Deterministic numbers, cyclic with a prime period: no two rows of a matrix are equal."""
         rng, kind = np.random.default_rng(0), TYPES[self.dtype]
         return {
             name: np.resize(rng.standard_normal(PERIOD, np.float32).astype(kind), shape)
@@ -65,7 +65,7 @@ class Case:
         return slice(0, min(32, rows)), slice(max(rows - 32, 0), rows)
 
     def differences(self, feeds: Mapping[str, Array], result: Array) -> str:
-        """Where the rows that are compared are wrong."""
+        """Description of errors in the compared rows; empty if correct."""
         tolerance = TOLERANCES[self.dtype]
         return "\n".join(
             f"rows {some.start} to {some.stop}: "
@@ -74,7 +74,7 @@ class Case:
         )
 
     def error(self, feeds: Mapping[str, Array], result: Array) -> float:
-        """The largest one of the first and the last rows, as a part of the largest number."""
+        """The largest error in the first and the last rows, relative to the largest magnitude."""
         worst = 0.0
         for some in self._parts():
             wanted = self.reference(feeds, some)
@@ -85,7 +85,7 @@ class Case:
 
 
 def differences(found: Array, wanted: Array, tolerance: float) -> str:
-    """How many numbers are wrong by more than a part of the largest, which, and what is there."""
+    """The number of elements beyond the relative tolerance, with an example."""
     found, wanted = found.astype(np.float64), wanted.astype(np.float64)
     far = ~(np.abs(found - wanted) <= tolerance * np.abs(wanted).max(initial=0.0))
     places = np.argwhere(far)
@@ -102,7 +102,7 @@ def differences(found: Array, wanted: Array, tolerance: float) -> str:
 
 PERIOD = 999_983
 HEADS = 16
-"""Of attention."""
+"""Attention heads."""
 
 
 def _wide(array: Array) -> Array:
@@ -110,7 +110,7 @@ def _wide(array: Array) -> Array:
 
 
 def product(m: int, n: int, k: int, dtype: str) -> Case:
-    """Rows by columns."""
+    """A matrix product."""
 
     def some(feeds: Mapping[str, Array], rows: slice) -> Array:
         return _wide(feeds["a"][rows]) @ _wide(feeds["b"])
@@ -121,12 +121,12 @@ def product(m: int, n: int, k: int, dtype: str) -> Case:
 
 
 def in_three(case: Case) -> Case:
-    """By three products of TF32, which other targets than NVIDIA's GPUs refuse."""
+    """By three TF32 products, which targets other than NVIDIA GPUs reject."""
     return replace(case, name=f"{case.name} tf32x3", precision="tf32x3")
 
 
 def layer(m: int, n: int, k: int, dtype: str, residual: bool) -> Case:
-    """A product, a bias, and a residual or GELU behind, as models have them."""
+    """A product with bias and a residual or GELU epilogue, as in models."""
 
     def some(feeds: Mapping[str, Array], rows: slice) -> Array:
         sums = _wide(feeds["a"][rows]) @ _wide(feeds["b"]) + _wide(feeds["c"])
@@ -142,7 +142,7 @@ def layer(m: int, n: int, k: int, dtype: str, residual: bool) -> Case:
 
 
 def attention(rows: int, keys: int, width: int, dtype: str, causal: bool = False) -> Case:
-    """Heads side by side."""
+    """Multi-head attention with packed heads."""
 
     def some(feeds: Mapping[str, Array], some: slice) -> Array:
         q, k, v = (_wide(feeds[name]).reshape(1, -1, HEADS, width).swapaxes(1, 2) for name in "qkv")
@@ -165,7 +165,7 @@ def attention(rows: int, keys: int, width: int, dtype: str, causal: bool = False
 
 
 def softmax(rows: int, columns: int, dtype: str) -> Case:
-    """Of each row."""
+    """Row-wise softmax."""
 
     def some(feeds: Mapping[str, Array], rows: slice) -> Array:
         x = _wide(feeds["x"][rows])
@@ -179,7 +179,7 @@ def softmax(rows: int, columns: int, dtype: str) -> Case:
 
 
 def layer_norm(rows: int, columns: int, dtype: str) -> Case:
-    """Of each row, with scale and shift."""
+    """Row-wise layer normalisation, with scale and shift."""
 
     def some(feeds: Mapping[str, Array], rows: slice) -> Array:
         x, scale, shift = (_wide(feeds[name]) for name in ("x", "s", "t"))
@@ -193,7 +193,7 @@ def layer_norm(rows: int, columns: int, dtype: str) -> Case:
 
 
 def transpose(rows: int, columns: int, dtype: str) -> Case:
-    """A matrix, of which each number is read and written."""
+    """A transposition, which reads and writes each element once."""
 
     def some(feeds: Mapping[str, Array], rows: slice) -> Array:
         return _wide(feeds["x"][:, rows].T)
@@ -204,8 +204,8 @@ def transpose(rows: int, columns: int, dtype: str) -> Case:
 
 
 def cases(size: str = "large") -> Iterator[Case]:
-    """What matters most first; ``small`` ones run on a processor's driver, too, ``medium`` ones
-    where each access is checked; or ``all``."""
+    """In order of priority; ``small`` ones also run on a CPU driver, ``medium`` ones where each
+    access is checked; or ``all``."""
     if size in ("small", "all"):
         yield from (product(128, 64, 96, "f32"), attention(48, 48, 16, "f32", causal=True))
         yield from (attention(1, 64, 16, "f16"), softmax(64, 96, "f16"), layer_norm(8, 96, "f32"))

@@ -1,4 +1,4 @@
-"""What measures, as all engines do it."""
+"""Clocks, common to all engines."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from time import perf_counter
 
 Step = Callable[[], object]
 Measure = Callable[[], float]
-"""Seconds of what was opened."""
+"""Measures an opened row, in seconds."""
 
 ROUND_SECONDS = 0.05
 
 
 class MissingPeerError(Exception):
-    """An engine that is not here; it is not asked again."""
+    """An engine that is not installed; it is not queried again."""
 
 
 def call_seconds(step: Step) -> float:
-    """Of a call, by the processor's clock, after one that is not counted."""
+    """Seconds of a call by the host's clock, after a warm-up call."""
     step()
     count, start = 0, perf_counter()
     while (elapsed := perf_counter() - start) < ROUND_SECONDS or not count:

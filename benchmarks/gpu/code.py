@@ -29,7 +29,7 @@ from modelcc.targets.kernel_use import GroupUse
 
 SEEDED, COMPILED = ".seeded.onnx", ".mcc"
 COPIES = {"HGMMA": "UTMALDG", "QGMMA": "UTMALDG", "HMMA": "LDGSTS"}
-"""What brings operands of products by tensor cores to shared memory."""
+"""Instructions that copy operands of tensor-core products to shared memory."""
 
 _KERNEL = re.compile(r"\n\.text\.(\S+?):")
 _WORDS = re.compile(r"\b([A-Z]+)[.\s]")
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _model(path: Path) -> onnx.ModelProto:
-    """With weights, be they in the file or made of a seed."""
+    """With weights, from the file or generated from a seed."""
     model = onnx.load(str(path))
     return grown(model) if path.name.endswith(SEEDED) else model
 
@@ -87,7 +87,7 @@ def check(model: onnx.ModelProto, options: Options, batch: int) -> Iterator[Foun
 
 
 def kernels_of(artifact: Artifact) -> Iterator[Found]:
-    """Each kernel of what was compiled for a GPU of NVIDIA's."""
+    """Each kernel of an artifact for an NVIDIA GPU."""
     report = report_in(artifact)
     assert report is not None and report.device is not None
     texts = code_of(disassemble(machine_code(artifact.objects[CODE])))
@@ -102,7 +102,7 @@ def code_of(sass: str) -> Mapping[str, str]:
 
 
 def found(use: GroupUse, code: str) -> Found:
-    """What a kernel takes, and which bars it misses."""
+    """Resources of a kernel, and the bars it misses."""
     words = set(_WORDS.findall(code))
     matrix = next((word for word in COPIES if word in words), "")
     misses: list[str] = []
@@ -116,7 +116,8 @@ def found(use: GroupUse, code: str) -> Found:
 
 
 def print_model(name: str, kernels: Sequence[Found], everything: bool) -> int:
-    """A line for the model, and one for each kernel that misses a bar; how many these are."""
+    """Prints a line for the model, and one for each kernel that misses a bar; returns their
+    number."""
     by = {word: sum(k.matrix == word for k in kernels) for word in COPIES}
     used = ", ".join(f"{count} by {word}" for word, count in by.items() if count)
     missing = [kernel for kernel in kernels if kernel.misses]

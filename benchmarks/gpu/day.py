@@ -1,4 +1,4 @@
-"""What is done on the day, in its order, until the time is over."""
+"""The schedule of a session on a GPU, in order, until time is over."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from benchmarks.gpu.turns import Answers, Failed, Opened, Task, Turns
 T = TypeVar("T")
 
 OPERATORS, SEEN = "operators", "come to"
-"""The row of all ops, and its note of how many samples there were until time was over."""
+"""The row of all ops, and its count of samples when time was over."""
 
 LATE = "not done in time"
 CHECKED = 4
-"""Kernels and models that are checked at the same time."""
+"""Kernels and models that are checked concurrently."""
 
 FIRST = 10
-"""Kernels that are timed before models are: those that there are bars for."""
+"""Kernels that are timed before models: those with bars."""
 
 SHARE = 0.2
-"""Of the seconds, the most that ops may take where times of models follow."""
+"""Maximum fraction of the time for ops, if model timings follow."""
 
 CHECK, TIMES = "check", "times"
-"""What there is of a day: whether all is right, with times of kernels; times beside others."""
+"""Phases of a session: correctness with kernel timings; timings against other engines."""
 
 
 SANITIZED = 1e9
@@ -54,11 +54,12 @@ SHOWN = 10
 
 @dataclass(frozen=True)
 class Day:
-    """``places`` rows of models get ready at the same time; ``limit`` is for each of them.
-    ``builds`` processes compile models, ``workers`` check ops.  ``order`` are the types and batches
-    of the models, ``profile`` whether kernels of what is right are timed each by itself, ``ncu``
-    how many kernels NVIDIA's profiler looks into.  Names of single kernels have one of the words
-    in ``kernels``, and they are timed beside those of ``libraries``, if these are not None."""
+    """``places`` rows of models are prepared concurrently; ``limit`` applies to each.  ``builds``
+    processes compile models, ``workers`` check ops.  ``order`` are the dtypes and batches of the
+    models, ``profile`` whether kernels of correct rows are timed individually, ``ncu`` the number
+    of kernels for NVIDIA's profiler.  Single kernels are those whose names contain one of the words
+    in ``kernels``, and they are timed against ``libraries``, if these are not None.
+    """
 
     folder: Path
     target: str
@@ -81,7 +82,7 @@ class Day:
 
 
 def run(day: Day, results: Results, serve: Callable[..., None] = serve) -> Turns:
-    """All rows: right or wrong first, then times; what was done before is not done again."""
+    """All rows: correctness first, then timings; completed rows are skipped."""
     turns = Turns(serve, (day.folder, day.target, day.device), day.limit, results.keep_trace)
     profiles = Profiles(*(folder / PROFILES for folder in results.folders))
     found = entries.entries(day.folder, day.order)
@@ -113,13 +114,13 @@ def run(day: Day, results: Results, serve: Callable[..., None] = serve) -> Turns
 
 
 def _is_done(day: Day, results: Results, entry: Entry) -> bool:
-    """Whether a model is not wanted any more."""
+    """Whether a model is no longer needed."""
     timed = results.is_timed(entry.name)
     return timed or (TIMES not in day.phases and results.is_right(entry.name))
 
 
 def watch(day: Day, results: Results, ready: Sequence[Case]) -> None:
-    """Kernels in NVIDIA's programs that look into them."""
+    """Kernels in NVIDIA's checkers and profiler."""
     common = results, day.folder, day.device, day.end
     names = [name for name in missing_most(results) if results.is_right(name)]
     day.programs.profile(*common, names[: day.ncu])
@@ -135,7 +136,7 @@ def _cases(day: Day) -> Sequence[Case]:
 
 
 def _built(day: Day, results: Results, entry: Entry) -> str:
-    """The last line that a process says that does not compile a model; all are kept."""
+    """The last output line of a process that fails to compile a model; all output is kept."""
     if entry.artifact.exists():
         return ""
     command = [sys.executable, "-m", "benchmarks.gpu", str(day.folder), "--target", day.target,
@@ -152,8 +153,8 @@ def _built(day: Day, results: Results, entry: Entry) -> str:
 
 
 def check_operators(day: Day, turns: Turns, results: Results) -> None:
-    """Faults as rows, and a row of how many samples are right.  Those of earlier calls are tried
-    again, and samples that they have not come to follow."""
+    """Faults as rows, and a row with the number of correct samples.  Faults of earlier calls are
+    retried, then samples that have not been reached."""
     kept = results.rows[OPERATORS].notes if OPERATORS in results.rows else {}
     again = [Task(row.section, row.name) for row in results.of("operator") if row.fault]
     every = [Task("operator", name) for name in operators.names()]
@@ -180,7 +181,7 @@ def check_operators(day: Day, turns: Turns, results: Results) -> None:
 def check_kernels(
     day: Day, turns: Turns, results: Results, profiles: Profiles, ready: Sequence[Case]
 ) -> None:
-    """Of all kernels, whether they are right."""
+    """Correctness of all kernels."""
     bounds = {case.name: cases.TOLERANCES[case.dtype] for case in ready}
     left = [name for name in bounds if not results.is_right(name)]
     for some in _groups(left, CHECKED):
@@ -191,7 +192,7 @@ def check_kernels(
 def check_some(
     day: Day, turns: Turns, results: Results, profiles: Profiles, bounds: Mapping[Task, float]
 ) -> None:
-    """At the same time, whether rows are right; then, one by one, times of their kernels."""
+    """Correctness of rows, concurrently; then, one by one, timings of their kernels."""
     asked = [[(task, "modelcc")] for task in bounds]
     found = turns.opened(asked, day.end)
     late = perf_counter() >= day.end
@@ -220,7 +221,7 @@ def _checked(task: Task, found: Opened | Failed, bound: float) -> Row:
 
 
 def time_kernels(day: Day, turns: Turns, results: Results, ready: Sequence[Case]) -> None:
-    """Each kernel in turns with its peers."""
+    """Each kernel interleaved with its peers."""
     if COPY not in results.rows and perf_counter() < day.end:
         task = Task("machine", COPY)
         if isinstance(turns.opened([[(task, COPY)]], day.end).get((task, COPY)), Opened):
@@ -243,13 +244,13 @@ def time_kernels(day: Day, turns: Turns, results: Results, ready: Sequence[Case]
 
 
 def _engines(day: Day, case: Case) -> Sequence[str]:
-    """That time a kernel."""
+    """Engines that time a kernel."""
     some = day.libraries
     return [e for e in KERNELS[case.peer] if some is None or e == "modelcc" or e in some]
 
 
 def _timed(turns: Turns, task: Task, place: int, found: Answers, row: Row, bound: float) -> Row:
-    """Times of what is open and right."""
+    """Timings of opened, correct engines."""
     own = {engine: answer for (one, engine), answer in found.items() if one == task}
     refused = {name: answer.reason for name, answer in own.items() if isinstance(answer, Failed)}
     ready = {name: answer for name, answer in own.items() if isinstance(answer, Opened)}
@@ -269,7 +270,7 @@ def check_models(
     profiles: Profiles,
     builds: Mapping[Entry, Future[str]],
 ) -> None:
-    """Of all models, as they are compiled, whether they are right."""
+    """Correctness of all models, as they are compiled."""
     waiting = dict(builds)
     while waiting and perf_counter() < day.end:
         wait(waiting.values(), max(day.end - perf_counter(), 0.0), FIRST_COMPLETED)
@@ -286,7 +287,7 @@ def check_models(
 
 
 def time_models(day: Day, turns: Turns, results: Results, left: Sequence[Entry]) -> None:
-    """Some rows get ready at the same time, and are timed when nothing else goes on."""
+    """Rows are prepared concurrently, and timed when nothing else runs."""
     right = [entry for entry in left if results.is_right(entry.name)]
     for some in _groups(right, day.places):
         tasks = [Task("model", entry.name) for entry in some]

@@ -1,4 +1,4 @@
-"""What runs in the processes: engines by name, opened for a row and then measured on request."""
+"""The worker processes: engines by name, opened for a row and then measured on request."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ KERNELS: Mapping[str, tuple[str, ...]] = {
     "attention": ("modelcc", "flash", "cudnn", "fa3", "xla"),
     "causal": ("modelcc", "flash", "cudnn", "fa3", "xla"),
 }
-"""Engines by what a kernel computes."""
+"""Engines for single kernels."""
 
 MODELS = ("modelcc", "torch", "torch.compile", "max-autotune", "xla", "onnxruntime", "tensorrt")
 
 
 @dataclass(frozen=True)
 class Ready:
-    """An engine that is open for a row: what it says of that, and how it is measured."""
+    """An engine opened for a row: its answer, and its measurement."""
 
     answer: Opened | Failed
     measure: Measure = lambda: 0.0
@@ -72,7 +72,7 @@ def serve(connection: Connection, folder: Path, target: str, device: str) -> Non
 
 
 def opened(engine: str, task: Task, folder: Path, target: str, device: str) -> Ready:
-    """A row's engine, compared where it computes with the same weights."""
+    """A row's engine, compared with the reference if it uses the same weights."""
     peers = "cuda" if device.startswith("cuda") else "cpu"
     match task.section:
         case "machine":

@@ -1,4 +1,4 @@
-"""Whole models: small files to take along, and what becomes of them where the GPU is."""
+"""Whole models: small portable files, rebuilt on the GPU machine."""
 
 from __future__ import annotations
 
@@ -22,30 +22,29 @@ from modelcc.options import Options
 ENDING = ".seeded.onnx"
 BATCHES = (1, 32)
 ITEMS = 2
-"""Of which a batch is made, in turns."""
+"""Distinct items that a batch is made of, cyclically."""
 
 PLACES = 4096
-"""Of an item's result that are compared, drawn by a seed."""
+"""Elements of an item's result that are compared, sampled by a seed."""
 
 TOLERANCES = {"f32": 2e-3, "f16": 3e-2, "bf16": 8e-2}
-"""Of the largest number of a result, through a whole network."""
+"""Relative to the largest magnitude of a result, through a whole network."""
 
 ORDER = (("f16", 1), ("bf16", 32), ("f32", 32), ("f16", 32), ("f32", 1), ("bf16", 1))
-"""Types and batches, what tells most first."""
+"""Dtypes and batches, the most informative first."""
 
 PRECISIONS = ("tf32x3",)
 OTHERS = tuple((precision, batch) for precision in PRECISIONS for batch in (32, 1))
-"""Models of f32 whose products are to be computed so, where that is asked for: other engines
-multiply f32."""
+"""f32 models whose products are computed in these precisions on request: other engines use f32."""
 
 _RESULT, _DRAWN = "result:", "drawn:"
-"""Begin names of what is kept beside inputs: results, and mean, deviation and shape of inputs that
-a seed gives."""
+"""Prefixes of arrays stored besides inputs: results, and mean, deviation and shape of inputs
+generated from a seed."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A model in ``folder`` at a batch; its type is the end of its name.  Products of f32 are of a
+    """A model in ``folder`` at a batch; its dtype is the suffix of its name.  f32 products have
     ``precision``."""
 
     folder: Path
@@ -55,33 +54,33 @@ class Entry:
 
     @property
     def dtype(self) -> str:
-        """Of its floats."""
+        """The dtype of its floats."""
         end = self.stem.rpartition("_")[2]
         return end if end in ("f16", "bf16") else "f32"
 
     @property
     def model(self) -> str:
-        """Its name, whatever its type."""
+        """Its name without the dtype."""
         return self.stem if self.dtype == "f32" else self.stem.rpartition("_")[0]
 
     @property
     def kind(self) -> str:
-        """Its type, or the precision that is asked for."""
+        """Its dtype, or the requested precision."""
         return self.dtype if self.precision == "f32" else self.precision
 
     @property
     def name(self) -> str:
-        """Of its row."""
+        """The name of its row."""
         asked = "" if self.precision == "f32" else f" {self.precision}"
         return f"{self.stem}{asked} x{self.batch}"
 
     @property
     def artifact(self) -> Path:
-        """Where the compiled model is."""
+        """Path of the compiled model."""
         return self.folder / f"{self.name.replace(' ', '_')}.mcc"
 
     def read(self) -> onnx.ModelProto:
-        """The model as it was taken along."""
+        """The model as prepared."""
         return onnx.load(str(self.folder / f"{self.stem}{ENDING}"))
 
     def dims(self, model: onnx.ModelProto) -> dict[str, int]:
@@ -90,7 +89,7 @@ class Entry:
         return {d.dim_param: self.batch for shape in shapes for d in shape.dim if d.dim_param}
 
     def feeds(self) -> dict[str, Array]:
-        """Inputs in the model's type."""
+        """Inputs in the model's dtype."""
         with np.load(_kept(self)) as kept:
             items = _items({n: kept[n] for n in kept.files if not n.startswith(_RESULT)})
         feeds = {n: np.resize(v, (self.batch, *v.shape[1:])) for n, v in items.items()}
@@ -98,14 +97,14 @@ class Entry:
         return {n: v.astype(kind) if v.dtype == np.float32 else v for n, v in feeds.items()}
 
     def error(self, results: Mapping[str, Any]) -> float:
-        """The largest one at the places that are compared, as a part of the largest number."""
+        """The largest error at the compared elements, relative to the largest magnitude."""
         with np.load(_kept(self)) as kept:
             wanted = {n: kept[_RESULT + n] for n in results}
         return max(_error(sampled(n, np.asarray(results[n])), v) for n, v in wanted.items())
 
 
 def differences_of(entry: Entry, results: Mapping[str, Any]) -> str:
-    """Where the results that are compared are wrong."""
+    """Description of errors in the compared results; empty if correct."""
     lines: list[str] = []
     with np.load(_kept(entry)) as kept:
         for name, result in results.items():
@@ -120,7 +119,7 @@ def _kept(entry: Entry) -> Path:
 
 
 def _items(kept: Mapping[str, Array]) -> dict[str, Array]:
-    """Inputs of :data:`ITEMS` items, those made that are not kept."""
+    """Inputs of :data:`ITEMS` items; those not stored are generated."""
     items: dict[str, Array] = {}
     for name, value in kept.items():
         if name.startswith(_DRAWN):
@@ -132,14 +131,14 @@ def _items(kept: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _held(name: str, value: Array) -> tuple[str, Array]:
-    """What is kept of an input: what a seed makes of it, if it has many floats."""
+    """The stored form of an input: generated from a seed, if it has many floats."""
     if value.dtype != np.float32 or value.size <= KEPT:
         return name, value
     return _DRAWN + name, np.array([value.mean(), value.std(), *value.shape], np.float64)
 
 
 def sampled(name: str, result: Array) -> Array:
-    """Some numbers of each item."""
+    """Some elements of each item."""
     items = result.reshape(len(result), -1)
     places = np.random.default_rng(zlib.crc32(name.encode())).integers(0, items.shape[1], PLACES)
     return items[:, places].astype(np.float32)
@@ -152,8 +151,8 @@ def _error(found: Array, wanted: Array) -> float:
 
 
 def prepare(path: Path, folder: Path) -> None:
-    """Files of a model in f32, f16 and bf16 without its large weights, its inputs, and what
-    ONNX Runtime makes of them on the processor in f32."""
+    """Files of a model in f32, f16 and bf16 without its large weights, its inputs, and ONNX
+    Runtime's results on the CPU in f32."""
     runtime = import_module("onnxruntime")  # which may be missing where the GPU is
     model = seeded(path)
     dims = {d.dim_param for v in model.graph.input for d in v.type.tensor_type.shape.dim}
@@ -173,7 +172,7 @@ def prepare(path: Path, folder: Path) -> None:
 
 
 def entries(folder: Path, order: Sequence[tuple[str, int]] = (*ORDER, *OTHERS)) -> list[Entry]:
-    """What was prepared of these types and batches, in their order."""
+    """The prepared models of these dtypes and batches, in order."""
     stems = sorted(path.name.removesuffix(ENDING) for path in folder.glob(f"*{ENDING}"))
     found = [Entry(folder, stem, batch) for batch in BATCHES for stem in stems]
     whole = [entry for entry in found if entry.dtype == "f32"]
@@ -183,7 +182,7 @@ def entries(folder: Path, order: Sequence[tuple[str, int]] = (*ORDER, *OTHERS)) 
 
 
 def build(entry: Entry, target: str) -> None:
-    """Weights and the compiled model."""
+    """Generates weights and compiles the model."""
     model = entry.read()
     dims = tuple(entry.dims(model).items())
     options = Options(target=target, dims=dims, precision=entry.precision)

@@ -1,4 +1,4 @@
-"""Kernels one by one, compiled where there is no GPU."""
+"""Single kernels, compiled without a GPU."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from modelcc.options import Options
 Run = Callable[[Mapping[str, Array]], Mapping[str, Array]]
 
 REPEATED = 20
-"""Runs that are to give the same bits as the first one, of results of up to COMPARED bytes in all;
-of larger ones two."""
+"""Runs that must be bit-identical to the first one, for results of up to COMPARED bytes in all; two
+for larger ones."""
 COMPARED = 1 << 28
 
 
 def artifact(folder: Path, case: Case) -> Path:
-    """Where a case's compiled model is."""
+    """Path of a case's compiled model."""
     return folder / f"{case.name.replace(' ', '_')}.mcc"
 
 
 def prepare(folder: Path, case: Case, target: str) -> None:
-    """Compile it, if it is not there."""
+    """Compiles it, if missing."""
     path = artifact(folder, case)
     if not path.exists():
         model = onnx.parser.parse_model(case.text)
@@ -38,12 +38,12 @@ def prepare(folder: Path, case: Case, target: str) -> None:
 
 
 def error(folder: Path, case: Case, device: str) -> float:
-    """Of the result on the device."""
+    """The error of the result on the device."""
     return repeated(case, case.feeds(), modelcc.load(artifact(folder, case), target=device).run)
 
 
 def repeated(case: Case, feeds: Mapping[str, Array], run: Run) -> float:
-    """The error of a result; infinite if further runs give other bits."""
+    """The error of a result; infinite if repeated runs are not bit-identical."""
     found = run(feeds)["y"]
     bits = found.tobytes()
     times = min(REPEATED, max(2, COMPARED // max(len(bits), 1)))

@@ -1,4 +1,4 @@
-"""What the machine has of what the benchmark needs."""
+"""Checks the requirements of the benchmark."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ PEERS = ("torch", "triton", "jax", "jax-cuda13-plugin", "onnxruntime", "timm", "
 
 
 def requirements(extra: str = "") -> Sequence[str]:
-    """Of the project, and those of ``extra``."""
+    """Requirements of the project, and those of ``extra``."""
     project = tomllib.loads(PROJECT.read_text("utf-8"))["project"]
     return (*project["dependencies"], *project["optional-dependencies"].get(extra, ()))
 
 
 def state(needed: Sequence[str], found: Callable[[str], str] = version) -> tuple[str, bool]:
-    """A line of what there is and what is missing or of another version; False if some is missing
-    without which nothing runs."""
+    """A line of installed, missing and mismatching packages; False if a mandatory one is
+    missing."""
     there, lacking, whole = list[str](), list[str](), True
     for requirement in needed:
         name = re.split(r"[<>=!~\\[ ]", requirement, maxsplit=1)[0]
@@ -40,7 +40,7 @@ def state(needed: Sequence[str], found: Callable[[str], str] = version) -> tuple
 
 
 def _meets(requirement: str, number: str) -> bool:
-    """Of the bounds ``>=`` and ``==….*``, which are all that the project has."""
+    """Supports ``>=`` and ``==….*``, the only specifiers that the project uses."""
     found = re.search(r"(>=|==)([\d.]+)", requirement)
     if found is None:
         return True
@@ -62,7 +62,7 @@ def peers(found: Callable[[str], str] = version) -> str:
 
 
 def gpu() -> str:
-    """Its name and its driver's version; that there is none."""
+    """The GPU's name and driver version; a message if there is none."""
     if shutil.which("nvidia-smi") is None:
         return "a machine without nvidia-smi"
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]

@@ -1,4 +1,4 @@
-"""ONNX Runtime on the same device, by NVIDIA's libraries or by TensorRT."""
+"""ONNX Runtime on the same device, by its CUDA provider or TensorRT."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROVIDERS = {"onnxruntime": "CUDAExecutionProvider", "tensorrt": "TensorrtExecut
 
 
 def model(engine: str, entry: Entry, device: str) -> tuple[float, Measure]:
-    """The error, and seconds of a call of inputs and results that stay there."""
+    """The error, and seconds of a call with inputs and results on the device."""
     if find_spec("onnxruntime") is None:
         raise MissingPeerError("ONNX Runtime is not installed")
     runtime: Any = import_module("onnxruntime")

@@ -16,17 +16,17 @@ from modelcc.options import Options
 from modelcc.runtime.devices.device_program import CODE
 
 TOLERANCES = {"f8": 1e-8, "f4": 1e-4, "f2": 1e-2}
-"""Of the largest number; 0.125 of narrower ones."""
+"""Relative to the largest magnitude; 0.125 for narrower dtypes."""
 
 
 def names() -> Iterator[str]:
-    """Of all samples, the first one of each op before the second ones."""
+    """All samples, the first one of each op before the second ones."""
     found = [(number, type(op).__name__) for op, number, named in cases() if not named]
     yield from (f"{kind}-{number}" for number, kind in sorted(found, key=lambda one: one[0]))
 
 
 def checked(name: str, target: str) -> Opened | Failed:
-    """Whether it gives what the reference does; notes tell if kernels of it ran on the device."""
+    """Compares it with the reference; notes say whether kernels of it ran on the device."""
     kind, _, number = name.rpartition("-")
     op = next(op for op, n, _ in cases() if (type(op).__name__, n) == (kind, int(number)))
     sample = type(op).samples[int(number)]
@@ -41,7 +41,7 @@ def checked(name: str, target: str) -> Opened | Failed:
 
 
 def error(found: Array, wanted: Array) -> float:
-    """As a part of what is allowed."""
+    """The error as a fraction of the tolerance."""
     if (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
         return np.inf
     if wanted.dtype.kind in "biu":

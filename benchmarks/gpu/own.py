@@ -21,14 +21,14 @@ from benchmarks.gpu.profiles import MOVED, NODES, Kernel, Profile
 from modelcc.report.report import StepRow
 
 RUNS = 7
-"""Of which a profile has the median; CALLS of whole calls."""
+"""Runs of which a profile takes the median; CALLS of whole calls."""
 CALLS = 20
 
 
 @dataclass(frozen=True)
 class Own:
-    """What was loaded under a ``name``, with its inputs, and run once: ``wrong`` tells where it
-    differs, if that is too far.  ``peers`` is PyTorch's name of the device where others run."""
+    """A compiled artifact loaded under a ``name``, with its inputs, and run once: ``wrong``
+    describes errors, if too large.  ``peers`` is PyTorch's name of the device for other engines."""
 
     name: str
     net: Any
@@ -38,12 +38,12 @@ class Own:
     peers: str
 
     def kernel_seconds(self) -> float:
-        """By the device's own clock, its caches cleared before."""
+        """By the device's clock, with flushed caches."""
         rows = self.net.report(profile=self.feeds).kernels
         return sum(k.seconds or 0.0 for k in rows if not k.function.startswith(MOVED))
 
     def call_seconds(self) -> float:
-        """Inputs and results stay on a GPU where PyTorch can put them there."""
+        """Inputs and results stay on a GPU if PyTorch can allocate them there."""
         if self.peers == "cpu":
             return call_seconds(lambda: self.net.run(self.feeds))
         there, finish = self._there(), self._finish()
@@ -55,7 +55,7 @@ class Own:
         return call_seconds(step)
 
     def _finish(self) -> Callable[[], None]:
-        """Waits for calls that have returned before the GPU is done."""
+        """Waits for asynchronous calls."""
         if self.peers != "cuda":
             return lambda: None
         wait: Callable[[], None] = torch_peer.torch_on(self.peers).cuda.synchronize
@@ -66,13 +66,13 @@ class Own:
         return {n: torch_peer.tensor_on(torch, self.peers, v) for n, v in self.feeds.items()}
 
     def profile(self) -> Profile:
-        """Of all kernels by the device's own clock, and of calls."""
+        """All kernels by the device's clock, and whole calls."""
         rows = self.net.report(profile=self.feeds, runs=RUNS).kernels
         moved = sum(row.seconds or 0.0 for row in rows if row.function.startswith(MOVED))
         return Profile(self.name, self.error, self._calls(), moved, grouped(rows))
 
     def _calls(self) -> float | None:
-        """The median of calls; None where inputs cannot be put on the device."""
+        """The median of calls; None if inputs cannot be placed on the device."""
         given, words, finish = self.feeds, dict[str, str](), lambda: None
         if self.peers != "cpu":
             try:
@@ -80,7 +80,7 @@ class Own:
             except MissingPeerError:
                 return None
         times: list[float] = []
-        for _ in range(CALLS + 2):  # the first ones record, and record again for where inputs are
+        for _ in range(CALLS + 2):  # the first ones record, and re-record for the inputs' addresses
             begin = perf_counter()
             self.net.run(given, **words)
             finish()
@@ -89,7 +89,7 @@ class Own:
 
 
 def grouped(rows: tuple[StepRow, ...]) -> tuple[Kernel, ...]:
-    """Kernels by their functions, without transfers."""
+    """Kernels aggregated by function, without transfers."""
     found: dict[str, list[StepRow]] = {}
     for row in rows:
         if not row.function.startswith(MOVED):

@@ -1,5 +1,5 @@
-"""What is taken to a machine with a GPU, as one archive: ``python -m benchmarks.gpu.pack FILE
-FOLDER`` unpacks it there.  Needs Python's own library alone.
+"""The archive for a machine with a GPU: ``python -m benchmarks.gpu.pack FILE FOLDER`` unpacks it
+there.  Needs only the standard library.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 
 KINDS = "*.seeded.onnx", "*.npz", "*.mcc"
 BUILT = re.compile(r"_x\d+\.mcc$")
-"""Ends the names of models that were compiled here; they are not taken along."""
+"""Suffix of the names of models that were compiled here; they are excluded."""
 
 GPU, SITE = "gpu", "site"
-"""Folders in the archive: what was prepared, and packages."""
+"""Folders in the archive: prepared files, and packages."""
 
 
 def pack(folder: Path, archive: Path, wheels: Sequence[Path] = ()) -> int:
-    """Write ``archive`` of what was prepared in ``folder`` and of packages; its bytes."""
+    """Writes ``archive`` of the files prepared in ``folder`` and of packages; returns its bytes."""
     with tempfile.TemporaryDirectory() as held, tarfile.open(archive, "w:xz") as tar:
         for path in prepared(folder):
             tar.add(path, f"{GPU}/{path.name}")
@@ -44,14 +44,14 @@ def prepared(folder: Path) -> Iterator[Path]:
 
 
 def _strip(library: Path) -> None:
-    """Leave out symbols that nothing links to, where there is a tool that does."""
+    """Strips symbols, if there is a tool for it."""
     tool = shutil.which("strip")
     if tool is not None:
         subprocess.run([tool, "--strip-unneeded", str(library)], check=True)
 
 
 def unpack(archive: Path, folder: Path) -> Path:
-    """Lay it into ``folder``; where the packages are."""
+    """Unpacks into ``folder``; returns the folder of the packages."""
     folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(archive) as tar:
         for member in tar.getmembers():

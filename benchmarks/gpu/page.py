@@ -1,4 +1,4 @@
-"""The bars, and what was measured, on a page."""
+"""A page of the bars and measurements."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ LEAST_MEAN, LEAST, PEER, TERA, BANDWIDTH = 1.2, 0.9, 0.85, 600.0, 0.85
 
 @dataclass(frozen=True)
 class Bar:
-    """What was asked for, and what was measured, if it was; ``row`` names the kernel that it is of,
-    if it is of one."""
+    """A target and its measurement, if any; ``row`` is its kernel, if it is of one."""
 
     text: str
     wanted: float
@@ -34,7 +33,7 @@ class Bar:
 
 
 def bars(results: Results) -> Iterator[Bar]:
-    """Those of the models, then of the kernels."""
+    """Bars of the models, then of the kernels."""
     rows = results.rows
     ratios = [row.ratio for row in results.of("model") if row.ratio is not None]
     mean, least = (geometric_mean(ratios), min(ratios)) if ratios else (None, None)
@@ -61,7 +60,7 @@ def bars(results: Results) -> Iterator[Bar]:
 
 
 def missing_most(results: Results) -> Sequence[str]:
-    """Kernels that miss a bar, or are slower than others, the farthest first."""
+    """Kernels that miss a bar, or are slower than others, worst first."""
     found = {
         bar.row: bar.measured / bar.wanted
         for bar in bars(results)

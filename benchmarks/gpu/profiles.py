@@ -20,16 +20,16 @@ from rich.table import Table
 
 FILE = "profiles.json.gz"
 NODES = 3
-"""Of a kernel's, the last ones are kept."""
+"""Nodes kept per kernel, the last ones."""
 
 MOVED = "transfer"
-"""Begins the names of steps that bring tensors from one memory to the other."""
+"""Prefix of the names of steps that transfer tensors between memories."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """All ``launches`` of a function in a call: their seconds together, and the least seconds that
-    the machine's rates allow; operations and bytes together, and nodes that the first is from."""
+    """All ``launches`` of a function in a call: total seconds, and the roofline bound; total
+    operations and bytes, and nodes of the first launch."""
 
     function: str
     launches: int
@@ -41,14 +41,14 @@ class Kernel:
 
     @property
     def lost(self) -> float:
-        """Seconds beyond the roof."""
+        """Seconds above the roofline bound."""
         return self.seconds - self.roof
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A model or a kernel by itself: ``call`` is the seconds of a whole call with inputs and
-    results where the kernels are, None if that was not measured; ``moved`` those of transfers."""
+    """A model or a single kernel: ``call`` is the seconds of a whole call with inputs and results
+    on the device, None if not measured; ``moved`` those of transfers."""
 
     name: str
     error: float | None
@@ -58,20 +58,20 @@ class Profile:
 
     @property
     def seconds(self) -> float:
-        """Of all kernels."""
+        """Total of all kernels."""
         return sum(kernel.seconds for kernel in self.kernels)
 
     @property
     def roof(self) -> float:
-        """Of all kernels."""
+        """Total of all kernels."""
         return sum(kernel.roof for kernel in self.kernels)
 
     def worst(self, count: int) -> Sequence[Kernel]:
-        """Those that lose most."""
+        """Kernels that lose most."""
         return sorted(self.kernels, key=lambda kernel: -kernel.lost)[:count]
 
     def lines(self, count: int) -> Iterator[str]:
-        """What it is in all, and the kernels that lose most, as plain text."""
+        """Totals, and the kernels that lose most, as plain text."""
         whole = "" if self.call is None else f"call {_us(self.call)} us, "
         at = f"kernels {_us(self.seconds)} us, roof {_us(self.roof)} us"
         yield f"{self.name}: {whole}{at}"
@@ -81,15 +81,14 @@ class Profile:
 
 
 class Profiles:
-    """All of them by name, kept in the files ``paths`` after each; those of the first are gone on
-    with."""
+    """All profiles by name, stored in the files ``paths`` after each; the first file is resumed."""
 
     def __init__(self, *paths: Path) -> None:
         self.paths = paths
         self.found = dict(read(paths[0])) if paths and paths[0].exists() else {}
 
     def add(self, profile: Profile) -> None:
-        """Keep it, in the place of an earlier one of its name."""
+        """Stores it, replacing an earlier one of its name."""
         self.found[profile.name] = profile
         text = json.dumps([_data(one) for one in self.found.values()], separators=(",", ":"))
         for path in self.paths:
@@ -99,7 +98,7 @@ class Profiles:
 
 
 def _data(profile: Profile) -> dict[str, Any]:
-    """Kernels as lists without names of their fields."""
+    """Kernels as lists without field names."""
     return {**vars(profile), "kernels": [list(vars(k).values()) for k in profile.kernels]}
 
 
@@ -128,7 +127,7 @@ def _cells(kernel: Kernel) -> Sequence[str]:
 
 
 def models_table(found: Mapping[str, Profile], before: Mapping[str, Profile]) -> Table:
-    """A row for each, with how many times as long it took before."""
+    """A row for each, with the speedup since ``before``."""
     table = Table("", "error", "call us", "kernels us", "roof us", "of roof", "moved us")
     for column in ("call before", "kernels before") if before else ():
         table.add_column(column)
@@ -150,7 +149,7 @@ def _times(before: float | None, now: float | None) -> str:
 
 
 def kernels_table(profile: Profile, count: int, before: Profile | None) -> Table:
-    """The kernels that lose most; those that took another time before are told by function."""
+    """The kernels that lose most; those of ``before`` are matched by function."""
     table = Table(title=profile.name)
     heads = ("kernel", "launches", "us", "roof us", "lost us", "of roof", "", "", "nodes")
     for head in (*heads, "before") if before else heads:

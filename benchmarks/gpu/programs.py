@@ -1,4 +1,4 @@
-"""NVIDIA's own programs that watch kernels, where they are installed."""
+"""NVIDIA's checkers and profiler, where installed."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from benchmarks.gpu.results import Results, Row
 
 SANITIZERS = "memcheck", "racecheck"
 SANITIZED = 0.15
-"""Of the seconds that are left, the most that each of them may take."""
+"""Maximum fraction of the remaining time for each of them."""
 
 DETAILS = "ncu.txt"
 SECTIONS = ("--set", "detailed", "--section", "WarpStateStats", "--section", "SourceCounters")
 PROFILED = 30.0
-"""Seconds for the details of a kernel."""
+"""Seconds to profile one kernel."""
 
 LATE = "not done in time"
 
 
 @dataclass(frozen=True)
 class Programs:
-    """What they are called."""
+    """Names of the programs."""
 
     sanitizer: str = "compute-sanitizer"
     profiler: str = "ncu"
@@ -34,7 +34,7 @@ class Programs:
     def sanitize(
         self, results: Results, folder: Path, device: str, end: float, kernels: Sequence[str]
     ) -> None:
-        """Checkers of memory accesses and of races, of all ``kernels`` at once."""
+        """Checks memory accesses and races of all ``kernels`` at once."""
         checker = shutil.which(self.sanitizer)
         for tool in SANITIZERS if checker is not None and kernels else ():
             if results.is_right(tool):
@@ -54,7 +54,7 @@ class Programs:
     def profile(
         self, results: Results, folder: Path, device: str, end: float, kernels: Sequence[str]
     ) -> None:
-        """Details of ``kernels``, one by one, as text."""
+        """Profiles ``kernels``, one by one, as text."""
         program = shutil.which(self.profiler)
         for name in kernels if program is not None else ():
             seconds = min(PROFILED, end - perf_counter())

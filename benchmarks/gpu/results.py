@@ -1,4 +1,4 @@
-"""Rows of results, as they are printed and kept."""
+"""Rows of results, as printed and stored."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ FILE, FAULTS = "results.json", "faults.txt"
 
 @dataclass(frozen=True)
 class Row:
-    """What came of a kernel or a model: a ``fault`` that it has, or its error as a part of the
-    largest number; seconds by engine, and why others have none."""
+    """The result of a kernel or a model: a ``fault``, or its relative error; seconds by engine, and
+    why others have none."""
 
     section: str
     name: str
@@ -25,12 +25,12 @@ class Row:
 
     def with_times(self, seconds: Mapping[str, float], notes: Mapping[str, float],
                    refused: Mapping[str, str] | None = None) -> Row:  # fmt: skip
-        """The same with times."""
+        """The same with timings."""
         return replace(self, seconds=dict(seconds), notes=dict(notes), refused=dict(refused or {}))
 
     @property
     def ratio(self) -> float | None:
-        """How many times as fast as the best of the others modelcc is."""
+        """Speedup of modelcc over the best other engine."""
         others = [taken for name, taken in self.seconds.items() if name != "modelcc"]
         return min(others) / self.seconds["modelcc"] if others else None
 
@@ -46,8 +46,8 @@ class Row:
 
 
 class Results:
-    """All rows, kept in a file of ``folder`` and of ``others`` after each; those that are there are
-    gone on with."""
+    """All rows, stored in a file of ``folder`` and of ``others`` after each; existing ones are
+    resumed."""
 
     def __init__(self, folder: Path, *others: Path) -> None:
         self.folders = list(dict.fromkeys((folder, *others)))
@@ -57,7 +57,7 @@ class Results:
         self.rows = {row.name: row for row in (Row(**entry) for entry in kept)}
 
     def add(self, row: Row) -> None:
-        """Keep it, in the place of an earlier one of its name, and print it."""
+        """Stores it, replacing an earlier one of its name, and prints it."""
         self.rows[row.name] = row
         text = json.dumps([asdict(row) for row in self.rows.values()], indent=1)
         for path in self.paths:
@@ -67,7 +67,7 @@ class Results:
         print(row.line(), flush=True)
 
     def keep_trace(self, name: str, trace: str) -> None:
-        """Add all that is known of a fault to the files of faults."""
+        """Appends the details of a fault to the files of faults."""
         for folder in self.folders:
             with (folder / FAULTS).open("a") as file:
                 file.write(f"== {name}\n{trace.rstrip()}\n\n")
@@ -77,7 +77,7 @@ class Results:
         return name in self.rows and not self.rows[name].fault
 
     def is_timed(self, name: str) -> bool:
-        """Whether there is nothing left to do."""
+        """Whether nothing is left to do."""
         return self.is_right(name) and bool(self.rows[name].seconds)
 
     def of(self, section: str) -> Sequence[Row]:

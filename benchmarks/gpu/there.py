@@ -27,11 +27,11 @@ KEPT: Mapping[str, str] = {
     "TRITON_CACHE_DIR": "triton",
     "JAX_COMPILATION_CACHE_DIR": "xla",
 }
-"""Where engines keep what they compile, and what that is called in the archive."""
+"""Cache folders of engines, and their names in the archive."""
 
 TOOLS = "ptxas", "ncu", "compute-sanitizer"
 PLACES = "/usr/local/cuda*/bin", "/opt/nvidia/nsight-compute/*", "/usr/local/cuda*/*"
-"""Where NVIDIA's tools are when they are not on the path."""
+"""Locations of NVIDIA's tools if they are not on the path."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def environment(before: Mapping[str, str], held: Path, site: Path) -> dict[str, str]:
-    """That of all processes: where packages, tools and caches are."""
+    """The environment of all processes: packages, tools and caches."""
     paths = [str(site)] if site.exists() else []
     paths += [str(TREE / "src"), str(TREE), *filter(None, [before.get("PYTHONPATH", "")])]
     found = [before.get("PATH", ""), *tool_folders(PLACES)]
@@ -88,7 +88,7 @@ def tool_folders(places: Sequence[str]) -> Sequence[str]:
 
 
 def keep(held: Path, archive: Path) -> None:
-    """An archive of the caches, if there are any."""
+    """Archives the caches, if there are any."""
     folders = [held / folder for folder in KEPT.values() if (held / folder).exists()]
     if not folders:
         return

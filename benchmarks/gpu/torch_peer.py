@@ -1,4 +1,4 @@
-"""PyTorch on the same device: kernels by its libraries and compiler, and models of its own."""
+"""PyTorch on the same device: kernels by its libraries and compiler, and its own models."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from benchmarks.gpu.clock import Measure, MissingPeerError, Step, call_seconds
 from benchmarks.gpu.entries import Entry
 
 FLUSHED = 64 << 20
-"""Bytes that are cleared before each run, as modelcc's own clock does."""
+"""Bytes that are overwritten before each run to flush caches, as modelcc's own clock does."""
 
 RUNS, COPIED = 20, 1 << 30
 
 MODES = {"torch.compile": "reduce-overhead", "max-autotune": "max-autotune"}
-"""Engines by ``torch.compile``, of models."""
+"""Modes of ``torch.compile`` by engine, for models."""
 
 
 def torch_on(device: str) -> Any:
-    """The package; MissingPeerError if it is not there, or sees no GPU and is to."""
+    """The package; MissingPeerError if it is missing, or has no GPU but needs one."""
     if find_spec("torch") is None:
         raise MissingPeerError("PyTorch is not installed")
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "4")  # of each of many processes
@@ -37,7 +37,7 @@ def torch_on(device: str) -> Any:
 
 
 def forget() -> None:
-    """Give back the memory of what is not used any more."""
+    """Frees unused memory."""
     gc.collect()
     torch = sys.modules.get("torch")
     if torch is not None:
@@ -46,14 +46,14 @@ def forget() -> None:
 
 
 def tensor_on(torch: Any, device: str, array: Any) -> Any:
-    """A NumPy array as a tensor there; it has no bf16 of its own."""
+    """A NumPy array as a tensor there; NumPy has no bf16 of its own."""
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view("int16")).view(torch.bfloat16).to(device)
     return torch.from_numpy(array).to(device)
 
 
 def kernel(engine: str, case: Case, device: str) -> Measure:
-    """Seconds of what computes the same."""
+    """Seconds of the equivalent computation."""
     torch = torch_on(device)
     given = {name: tensor_on(torch, device, array) for name, array in case.feeds().items()}
     step = _step(torch, engine, case, given)
@@ -129,7 +129,7 @@ def _seconds(torch: Any, device: str, step: Step) -> float:
 
 
 def event_seconds(torch: Any, step: Step) -> float:
-    """Between events, caches cleared before; the median."""
+    """Median time between events, with flushed caches."""
     cleared = torch.empty(FLUSHED, dtype=torch.uint8, device="cuda")
     pairs: list[tuple[Any, Any]] = []
     for number in range(RUNS + 3):
@@ -171,11 +171,11 @@ MODULES: Mapping[str, Callable[[], Any]] = {
     "llama_prefill": _LLAMA,
     "llama_decode": _LLAMA,
 }
-"""The same architectures with other weights, by names of models."""
+"""The same architectures with other weights, by model names."""
 
 
 def model(engine: str, entry: Entry, device: str) -> Measure:
-    """Seconds of a call, eager or compiled, of inputs that are there already."""
+    """Seconds of a call, eager or compiled, with inputs on the device."""
     torch = torch_on(device)
     import_module("benchmarks.zoo.torchvision_operators")  # before timm and transformers do
     found = next((stem for stem in MODULES if entry.stem.startswith(stem)), None)
@@ -199,7 +199,7 @@ def model(engine: str, entry: Entry, device: str) -> Measure:
 
 
 def _call(module: Any, given: Mapping[str, Any]) -> Step:
-    """Encoders and classifiers take what there is; decoders have caches."""
+    """Encoders and classifiers take the inputs as they are; decoders have caches."""
     past = [value for name, value in given.items() if name.startswith("past_key_values")]
     if not past:
         caches = {"use_cache": False} if hasattr(module, "generate") else {}

@@ -31,20 +31,21 @@ from benchmarks.training.torch_models import MODELS
 
 ENGINES = ("eager", "inductor", "modelcc")
 LIMIT = 300.0
-"""Seconds for a first step, which compiles."""
+"""Time limit in seconds for the first step, which compiles."""
 
 ROUNDS, ROUND_SECONDS = 7, 0.1
 FARTHER, ROUNDING = 10.0, 1e-5
-"""How many times as far as eager execution gradients may be, and what is no distance."""
+"""Tolerated multiple of eager execution's gradient error, and the error considered zero."""
 
 RATE, STEP_ROUNDING = 1e-3, 1e-3
-"""The optimizer's rate, and how far a step of it may be, of parameters that are rounded to f32."""
+"""The optimizer's learning rate, and the tolerance of its step, as parameters are rounded to
+f32."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """A model's steps by one engine: on a ``device`` of PyTorch's, in a ``precision``, and, by
-    modelcc, for a ``target`` if that is not the device."""
+    """A model's training steps by one engine: on a PyTorch ``device``, in a ``precision``, and, for
+    modelcc, with a ``target`` if that is not the device."""
 
     engine: str
     model: str
@@ -86,8 +87,8 @@ def serve(connection: Connection, given: Training) -> None:
 
 
 def _step_error(parameters: Sequence[Any], update: Callable[[], Any]) -> float:
-    """How far ``update`` moves ``parameters`` from where eager execution does, in parts of the
-    largest change."""
+    """The deviation of ``update``'s parameters from eager execution's, relative to the largest
+    change."""
     before, twins = ([p.detach().clone().requires_grad_() for p in parameters] for _ in range(2))
     for twin, p in zip(twins, parameters, strict=True):
         twin.grad = None if p.grad is None else p.grad.clone()
@@ -109,7 +110,7 @@ def _compiled(given: Training, function: Any) -> Any:
 
 
 def _seconds(step: Callable[[], None], device: str) -> float:
-    """Of one, in a row of them that is waited for."""
+    """Seconds of one step, from a synchronised sequence."""
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     step()
     wait()
@@ -123,8 +124,7 @@ def _seconds(step: Callable[[], None], device: str) -> float:
 
 @dataclass(frozen=True)
 class Measured:
-    """By engine: how far gradients and steps are, and microseconds of a step; why there is none of
-    these."""
+    """By engine: gradient and step errors, and microseconds of a step; reasons for missing ones."""
 
     errors: Mapping[str, float]
     steps: Mapping[str, float]
@@ -133,14 +133,14 @@ class Measured:
 
     @property
     def is_right(self) -> bool:
-        """Whether modelcc's gradients and its step are as near as may be asked for."""
+        """Whether modelcc's gradients and its step are within tolerance."""
         own, step = (e.get("modelcc", np.inf) for e in (self.errors, self.steps))
         bar = FARTHER * max(self.errors.get("eager", 0.0), ROUNDING)
         return own <= bar and step <= STEP_ROUNDING
 
 
 def measured(name: str, device: str, precision: str, target: str) -> Measured:
-    """A model's steps in turns."""
+    """A model's steps, engines interleaved."""
     with ExitStack() as stack:
 
         def begun(engine: str, kind: str) -> Worker:

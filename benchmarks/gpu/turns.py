@@ -1,7 +1,7 @@
-"""Engines in processes of their own, asked at the same time to get ready, then in turns for times.
+"""Engines in separate processes, prepared concurrently, then timed in turns.
 
-What fails, does not answer or ends its process costs its own row alone: the process is ended, and
-the next question gets a new one.
+Failures, timeouts and crashes affect only their own row: the process is killed, and the next query
+starts a new one.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from benchmarks.engine_worker import Refused, Worker
 
 ROUNDS = 5
 AHEAD = 8
-"""Questions that a process has at most: nobody waits for it to read them."""
+"""Maximum queued queries per process."""
 
 MEASURE_LIMIT = 30.0
-"""Seconds that one round may take."""
+"""Time limit in seconds of one round."""
 
 PROCESSES: Mapping[str, str] = {
     **dict.fromkeys(("copy", "cublas", "eager", "inductor", "flash", "cudnn", "fa3"), "kernels"),
@@ -29,7 +29,7 @@ PROCESSES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Task:
-    """A row to come; ``section`` tells where its name is looked up."""
+    """A row to come; ``section`` says where its name is looked up."""
 
     section: str
     name: str
@@ -37,7 +37,8 @@ class Task:
 
 @dataclass(frozen=True)
 class Opened:
-    """An engine that is ready; ``error`` if it was compared, and where it differs too far."""
+    """An engine that is ready; ``error`` if it was compared, and a description if it is too
+    large."""
 
     error: float | None = None
     notes: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -46,8 +47,8 @@ class Opened:
 
 @dataclass(frozen=True)
 class Failed:
-    """What an engine says of a row that it does not do; ``missing`` if it does none.  ``trace``
-    tells where it failed."""
+    """An engine's reason for not running a row; ``missing`` if it cannot run any.  ``trace`` is the
+    traceback."""
 
     reason: str
     missing: bool = False
@@ -61,8 +62,8 @@ Answers = Mapping[Asked, Opened | Failed]
 
 
 class Turns:
-    """Processes that run ``serve`` of a connection and ``arguments``, by engine and place; ``kept``
-    gets the traces of what fails."""
+    """Processes that run ``serve`` with a connection and ``arguments``, by engine and place;
+    ``kept`` receives the traces of failures."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class Turns:
         self.missing: dict[str, str] = {}
 
     def close(self) -> None:
-        """End all processes."""
+        """Ends all processes."""
         for key in tuple(self._workers):
             self._end(key)
 
@@ -90,7 +91,7 @@ class Turns:
         return self._workers[key]
 
     def _answer(self, key: tuple[str, int], engine: str, task: Task, limit: float) -> Any:
-        """The next one, which is about ``task``; a process that has none is ended."""
+        """The next answer, about ``task``; a process without one is killed."""
         if key not in self._workers:
             return Failed("the process ended")
         found = self._workers[key].answer(limit)
@@ -104,9 +105,9 @@ class Turns:
         return found
 
     def opened(self, asked: Sequence[Sequence[Asked]], end: float) -> dict[Asked, Opened | Failed]:
-        """All at the same time, those of one place of ``asked`` in its processes one after the
-        other; nothing is waited for after ``end`` or longer than the limit.  A process of one
-        engine in which a row failed is not trusted with the next."""
+        """All concurrently, those of one place of ``asked`` sequentially in its processes; nothing
+        is awaited after ``end`` or longer than the limit.  A single-engine process in which a row
+        failed is not reused."""
         keys: list[tuple[tuple[str, int], Asked]] = []
         for place, some in enumerate(asked):
             for task, engine in some:
@@ -125,19 +126,19 @@ class Turns:
         return found
 
     def profile(self, task: Task, engine: str, place: int) -> Any:
-        """What an engine that is open says of its kernels; it forgets the row then."""
+        """The kernel profile of an opened engine, which then forgets the row."""
         found = self._asked(engine, place, task, "profile")
         self.forget(task, engine, place)
         return found
 
     def forget(self, task: Task, engine: str, place: int) -> None:
-        """Nothing more is asked about a row."""
+        """Releases a row."""
         self._asked(engine, place, task, "forget")
 
     def each(self, tasks: Sequence[Task], engine: str, places: int, limit: float,
              end: float) -> Iterator[tuple[Task, Opened | Failed]]:  # fmt: skip
-        """Many rows that are checked and forgotten, ``places`` of them at the same time; a process
-        in which one failed is not trusted with the next."""
+        """Many rows that are checked and forgotten, ``places`` of them concurrently; a process in
+        which one failed is not reused."""
         left = {place: list(tasks[place::places]) for place in range(places)}
         told = dict.fromkeys(left, 0)
 
@@ -165,12 +166,12 @@ class Turns:
                     told[place] = 0
         for place, waiting in told.items():
             if waiting and (engine, place) in self._workers:
-                self._end((engine, place))  # it has questions that nobody waits for
+                self._end((engine, place))  # it has abandoned queries
 
     def times(
         self, task: Task, engines: Sequence[str], place: int
     ) -> tuple[dict[str, float], dict[str, str]]:
-        """Median seconds of engines that are open, which then forget the row; what failed."""
+        """Median seconds of opened engines, which then forget the row; and failures."""
         found: dict[str, list[float]] = {name: [] for name in engines}
         failed: dict[str, str] = {}
         for _ in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""Models without their large weights, which a seed gives again: small files to take elsewhere."""
+"""Models without their large weights, which are regenerated from a seed: small portable files."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from onnx import numpy_helper
 from benchmarks.gpu.cases import Array
 
 KEPT = 1 << 14
-"""Elements of the largest tensor that stays as it is."""
+"""Elements of the largest tensor that is kept."""
 
 DISTINCT = 256
-"""Numbers among a tensor's first ones from which on it is taken for weights, not for a mask."""
+"""Minimum distinct numbers among a tensor's first ones to be taken for weights, not for a mask."""
 
 _FLOATS = ("float32", "float16", "bfloat16")
 _HELD = "seeded"
 
 
 def seeded(path: Path) -> onnx.ModelProto:
-    """The model in ``path``, its large floats as their mean and deviation."""
+    """The model in ``path`` with large floats replaced by their mean and deviation."""
     model = onnx.load(str(path))
     told: dict[str, list[float]] = {}
     for tensor in model.graph.initializer:
@@ -42,9 +42,9 @@ def seeded(path: Path) -> onnx.ModelProto:
 
 
 def narrowed(model: onnx.ModelProto, kind: int) -> onnx.ModelProto:
-    """A model that :func:`seeded` made, with all floats of 32 bits as those of ``kind``."""
+    """A model from :func:`seeded`, with f32 converted to ``kind``."""
     wide, narrow = onnx.TensorProto.FLOAT, onnx.helper.tensor_dtype_to_np_dtype(kind)
-    most = float(ml_dtypes.finfo(narrow).max)  # what hides a score stays finite: 0 times it is 0
+    most = float(ml_dtypes.finfo(narrow).max)  # masked scores stay finite: 0 times them is 0
 
     def tensor(one: onnx.TensorProto) -> None:
         if one.data_type == wide and (one.raw_data or one.float_data):
@@ -72,19 +72,19 @@ def narrowed(model: onnx.ModelProto, kind: int) -> onnx.ModelProto:
 
 
 def held(model: onnx.ModelProto) -> Mapping[str, tuple[float, float]]:
-    """Mean and deviation of the weights that :func:`seeded` left out, by name."""
+    """Mean and deviation of the weights that :func:`seeded` omitted, by name."""
     (entry,) = (p for p in model.metadata_props if p.key == _HELD)
     return json.loads(entry.value)
 
 
 def drawn(name: str, shape: tuple[int, ...], mean: float, deviation: float) -> Array:
-    """The same random numbers for a name each time, in f32."""
+    """Random numbers determined by the name, in f32."""
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     return (rng.standard_normal(shape, np.float32) * deviation + mean).astype(np.float32)
 
 
 def grown(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A model that :func:`seeded` made, with weights of the same mean and deviation."""
+    """A model from :func:`seeded`, with weights of the same mean and deviation."""
     told = held(model)
     for tensor in model.graph.initializer:
         if tensor.name in told:

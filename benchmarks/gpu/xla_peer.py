@@ -1,5 +1,5 @@
-"""XLA on the same device: kernels as JAX has them, and models as the StableHLO that modelcc writes
-of them, their weights as arguments."""
+"""XLA on the same device: kernels by JAX, and models as StableHLO exported by modelcc, with weights
+as arguments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from modelcc.options import Options
 
 
 def jax_on(device: str) -> Any:
-    """The package; MissingPeerError if it is not there, or sees no GPU and is to."""
+    """The package; MissingPeerError if it is missing, or has no GPU but needs one."""
     if find_spec("jax") is None:
         raise MissingPeerError("JAX is not installed")
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # other engines need memory, too
@@ -37,7 +37,8 @@ def jax_on(device: str) -> Any:
 
 
 def kernel(case: Case, device: str) -> Measure:
-    """Seconds of a call of what computes the same, by calls in a row: JAX has no other clock."""
+    """Seconds of a call of the equivalent computation, by consecutive calls: JAX has no device
+    clock."""
     jax = jax_on(device)
     given = {name: jax.device_put(value) for name, value in case.feeds().items()}
     precision = "highest" if case.dtype == "f32" else "default"  # of f32, it may be tf32
@@ -79,7 +80,7 @@ def _function(jax: Any, case: Case) -> Callable[..., Any]:
 
 
 def model(entry: Entry, device: str) -> tuple[float, Measure]:
-    """The error, and seconds of a call of inputs and weights that are there already."""
+    """The error, and seconds of a call with inputs and weights on the device."""
     jax = jax_on(device)
     graph, weights = with_weights_apart(entry)
     feeds = {**entry.feeds(), **weights}
@@ -91,7 +92,7 @@ def model(entry: Entry, device: str) -> tuple[float, Measure]:
 
 
 def with_weights_apart(entry: Entry) -> tuple[Graph, Mapping[str, Any]]:
-    """The graph of a model whose large weights are inputs, and these."""
+    """The graph of a model with large weights as inputs, and these."""
     light, whole = entry.read(), grown(entry.read())
     names = held(light).keys()
     weights = {t.name: onnx.numpy_helper.to_array(t) for t in whole.graph.initializer
@@ -109,7 +110,7 @@ def with_weights_apart(entry: Entry) -> tuple[Graph, Mapping[str, Any]]:
 
 
 def compiled_text(text: str, graph: Graph) -> Callable[..., Any]:
-    """A function of JAX that does what a module of StableHLO does."""
+    """A JAX function for a StableHLO module."""
     jax = import_module("jax")
     mlir: Any = import_module("jax.interpreters.mlir")
     ir: Any = import_module("jaxlib.mlir.ir")

@@ -1,1 +1,1 @@
-"""Operators whose work depends on data: see ``python -m benchmarks.irregular``."""
+"""Operators with data-dependent work: see ``python -m benchmarks.irregular``."""

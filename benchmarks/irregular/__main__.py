@@ -1,9 +1,9 @@
-"""Operators whose work depends on data, transforms, products of what comes at run time:
-``python -m benchmarks.irregular``.
+"""Operators with data-dependent work, transforms, products of run-time operands: ``python -m
+benchmarks.irregular``.
 
-Each model, with a named extent n, is compiled once and runs at n, 4 n and 16 n by turns with ONNX
-Runtime in one process; sorts and transforms with NumPy or SciPy, too.  ``growth`` is the time at
-16 n over that at n: 16 is linear.
+Each model, with a named extent n, is compiled once and runs at n, 4 n and 16 n interleaved with
+ONNX Runtime in one process; sorts and transforms with NumPy or SciPy, too.  ``growth`` is the time
+at 16 n over that at n: 16 is linear.
 """
 
 from __future__ import annotations

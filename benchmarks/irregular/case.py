@@ -1,4 +1,4 @@
-"""One operator as a model, and its inputs at any size."""
+"""One operator as a model, with inputs of any size."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Feeds = dict[str, Array]
 
 @dataclass(frozen=True)
 class Case:
-    """A graph, its inputs at extent n, the least n, and what NumPy or SciPy has for it.
+    """A graph, its inputs at extent n, the smallest n, and its counterpart in NumPy or SciPy.
 
-    Inputs that are ``constants``, the same at any n, come with the model.
+    Inputs that are ``constants``, the same at any n, are stored in the model.
     """
 
     graph: str
@@ -30,7 +30,7 @@ class Case:
     constants: tuple[str, ...] = ()
 
     def model(self) -> onnx.ModelProto:
-        """The graph with its constants in place of those inputs."""
+        """The graph with its constant inputs stored as constants."""
         head = f'<ir_version: 8, opset_import: ["" : {self.opset}, "ai.onnx.ml" : 3, '
         head += '"com.microsoft" : 1]>'
         model = onnx.parser.parse_model(f"{head} {self.graph}")
@@ -43,11 +43,11 @@ class Case:
         return model
 
     def inputs(self, n: int) -> Feeds:
-        """Values of the inputs that are no constants."""
+        """Values of the inputs that are not constants."""
         feeds = self.feeds(np.random.default_rng(0), n)
         return {name: value for name, value in feeds.items() if name not in self.constants}
 
 
 def f32(random: np.random.Generator, *shape: int) -> Array:
-    """Numbers from 0 to 1."""
+    """Uniform numbers in [0, 1)."""
     return random.random(shape, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Tree ensembles and mixtures of experts: which work is done depends on data."""
+"""Tree ensembles and mixtures of experts: data-dependent selection of work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXPERTS, WIDTH, HIDDEN = 8, 64, 128
 
 
 def _forest(trees: int, leaves: int) -> Case:
-    """Trees that grow leaf by leaf, any of them next; a tenth of the features is missing."""
+    """Trees grown leaf by leaf in random order; a tenth of the features is missing."""
     random = np.random.default_rng(0)
     inner = leaves - 1
     columns: dict[str, list[object]] = {key: [] for key in ("true", "false", "modes")}
@@ -56,7 +56,7 @@ def _forest(trees: int, leaves: int) -> Case:
 
 
 def _experts() -> Case:
-    """The best two of experts for each of n rows, as torch exports it: rows gathered for each."""
+    """Top-2 mixture of experts for n rows, as exported by torch: rows gathered for each expert."""
     lines = ["l = MatMul(x, g) p = Softmax<axis = -1>(l) t, i = TopK(p, two)"]
     lines += ["s = Shape(x) y0 = ConstantOfShape(s)"]
     for e in range(EXPERTS):
@@ -85,7 +85,7 @@ def _experts() -> Case:
 
 
 def _fused_experts() -> Case:
-    """The same as one operator of onnxruntime's."""
+    """The same as one operator of onnxruntime."""
     known: Feeds = {"u": f32(np.random.default_rng(1), EXPERTS, HIDDEN, WIDTH) - np.float32(0.5)}
     known["d"] = f32(np.random.default_rng(2), EXPERTS, WIDTH, HIDDEN) - np.float32(0.5)
     graph = (

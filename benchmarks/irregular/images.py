@@ -1,4 +1,4 @@
-"""Samples, regions, resizes and pads of images."""
+"""Sampling, pooling of regions, resizing and padding of images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products and convolutions of bytes."""
+"""Products and convolutions of 8-bit integers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _convolution(
     stride: int = 1,
     at_run_time: bool = False,
 ) -> Case:
-    """64 channels of u8, n long and 16 wide, by u8, which ONNX Runtime sums exactly."""
+    """64 channels of u8, n long and 16 wide, by u8, which ONNX Runtime accumulates exactly."""
     wide = "" if axes == 1 else ", 16"
     attributes = (
         f"dilations = {[dilation] * axes}, strides = {[stride] * axes}, group = {groups}, "

@@ -1,4 +1,4 @@
-"""Scatters, gathers and other elements that move to computed places."""
+"""Scatters, gathers and other data movement to computed positions."""
 
 from __future__ import annotations
 

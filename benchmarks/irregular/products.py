@@ -1,4 +1,4 @@
-"""Products of floats that both come at run time, and read their matrix once."""
+"""Products of floats with both operands given at run time, which read their matrix once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sorts, selections, running sums and Fourier transforms."""
+"""Sorting, selection, prefix sums and Fourier transforms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines that take turns in one process, and how long a run of each takes."""
+"""Interleaved timing of engines in one process."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from statistics import median
 
 SECONDS = 0.6
-"""Measured for each size of each model."""
+"""Measurement time per size of each model."""
 
 PAUSE = 0.1
-"""Seconds before an engine's turn on several threads.  ONNX Runtime's threads go on looking for
-work for tens of milliseconds, and would take the cores of what runs next."""
+"""Seconds before an engine's turn on several threads.  ONNX Runtime's threads keep spinning for
+tens of milliseconds, and would occupy the cores of the next engine."""
 
 TURN = 5
-"""Timed runs of a turn on several threads, after one that wakes the engine's own threads."""
+"""Timed runs of a turn on several threads, after one that wakes the engine's threads."""
 
 
 @dataclass(frozen=True)
 class Turns:
-    """How engines take turns: ``pause`` seconds before each, ``idle`` runs that are not timed,
-    then ``timed`` ones."""
+    """How engines are interleaved: ``pause`` seconds before each turn, ``idle`` untimed runs, then
+    ``timed`` ones."""
 
     clock: Callable[[], float]
     pause: float = 0.0
@@ -54,7 +54,7 @@ class Turns:
 
 
 def turns_on(threads: int) -> Turns:
-    """On one thread, the time that other work takes does not count."""
+    """On one thread, other load does not count."""
     if threads == 1:
         return Turns(time.process_time)
     return Turns(time.perf_counter, PAUSE, idle=1, timed=TURN)

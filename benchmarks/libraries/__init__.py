@@ -1,1 +1,1 @@
-"""Irregular operators beside the libraries that do nothing else, one thread."""
+"""Irregular operators compared with specialised libraries, on one thread."""

@@ -1,8 +1,8 @@
-"""A tree ensemble as large as asked for: ``python -m benchmarks.libraries.forests``.
+"""A tree ensemble of any size: ``python -m benchmarks.libraries.forests``.
 
-Seconds and memory to compile it, and ONNX Runtime's rate beside modelcc's.
+Seconds and memory to compile it, and the throughput of ONNX Runtime and modelcc.
 
-LightGBM grows some hundreds of trees on made data, which the ensemble has again and again.
+LightGBM grows some hundreds of trees on synthetic data, which the ensemble repeats.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from benchmarks.irregular.turns import turns_on
 
 FEATURES, LEAVES, GROWN = 50, 1024, 200
 NODE_BYTES = 35
-"""Of the file for each node, about: to know how many trees make the size."""
+"""Approximate bytes of the file per node, to derive the number of trees."""
 ROWS = (1, 16, 64, 256, 1024)
 MAKE = """
 import sys
@@ -42,7 +42,7 @@ onnx.save(model(float(sys.argv[1])), sys.argv[2])
 
 
 def model(megabytes: float) -> onnx.ModelProto:
-    """About so many megabytes of a TreeEnsembleRegressor."""
+    """A TreeEnsembleRegressor of about ``megabytes``."""
     trees = round(megabytes * 1e6 / NODE_BYTES / (2 * LEAVES - 1))
     grown = [list(_nodes(tree["tree_structure"])) for tree in _grown(min(trees, GROWN))]
     lists: dict[str, Any] = {}
@@ -79,7 +79,7 @@ def _grown(trees: int) -> list[Mapping[str, Any]]:
 
 
 def _nodes(tree: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The nodes of a tree, each before what is below it, without recursion."""
+    """The nodes of a tree in preorder, without recursion."""
     waiting, found = [tree], list[tuple[Mapping[str, Any], dict[str, Any]]]()
     while waiting:
         node = waiting.pop()
@@ -104,7 +104,7 @@ def _nodes(tree: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def measure(path: Path) -> None:
-    """Compile the ensemble in ``path``, and predict by turns with ONNX Runtime."""
+    """Compiles the ensemble in ``path``, and predicts interleaved with ONNX Runtime."""
     size, before, start = os.path.getsize(path), _peak(), time.perf_counter()
     net = modelcc.compile(path, threads=1, cache=None)
     seconds, more = time.perf_counter() - start, _peak() - before
@@ -137,7 +137,7 @@ def main(megabytes: float) -> None:
     """Time and memory to compile a tree ensemble, and its rate."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "forest.onnx")
-        # A process of its own leaves this one's memory as it was.
+        # A separate process keeps this one's memory unaffected.
         made = (sys.executable, "-c", MAKE, str(megabytes), str(path))
         subprocess.run(made, check=True)
         measure(path)

@@ -20,7 +20,7 @@ Run: TypeAlias = Callable[[], object]
 
 @dataclass(frozen=True)
 class Row:
-    """Seconds of modelcc, and how many times as long the others take."""
+    """Seconds of modelcc, and the others' time relative to it."""
 
     family: str
     size: str
@@ -29,19 +29,20 @@ class Row:
 
 
 def compiled(graph: str, opset: int = 18) -> modelcc.Model:
-    """A graph in the text form of ONNX, for one thread."""
+    """A graph in ONNX's text form, compiled for one thread."""
     text = f'<ir_version: 8, opset_import: ["" : {opset}]> g {graph}'
     return modelcc.compile(onnx.parser.parse_model(text), threads=1, cache=None)
 
 
 def row(family: str, size: str, net: modelcc.Model, feeds: Feeds, *others: Run) -> Row:
-    """``net`` and ``others`` in turns, in processor time."""
+    """``net`` and ``others`` interleaved, in CPU time."""
     own, *rest = turns_on(1).times([partial(net.run, feeds), *others])
     return Row(family, size, own, tuple(seconds / own for seconds in rest))
 
 
 def show(rows: Iterable[Row], others: tuple[str, ...]) -> None:
-    """A line for each as it is measured, then the least and the geometric mean of each other."""
+    """Prints a line for each as it is measured, then the minimum and the geometric mean for each
+    other."""
     head = "".join(f"{name:>22}" for name in others)
     click.echo(f"{'':34}{'us':>12}{head}")
     found = list(_shown(rows))

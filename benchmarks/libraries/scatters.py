@@ -1,4 +1,4 @@
-"""Sums at places from memory beside torch's index_add and scatter_add:
+"""Scatter-adds compared with torch's index_add and scatter_add:
 ``python -m benchmarks.libraries.scatters``.
 """
 
@@ -25,14 +25,14 @@ KINDS: Mapping[str, tuple[int, int]] = MappingProxyType(
         "beyond the caches": (1 << 17, 1 << 17),
     }
 )
-"""Rows, and updates of some of them."""
+"""Numbers of rows, and of updated rows."""
 
 MOST = 1 << 24
-"""Elements of a case."""
+"""Maximum elements of a case."""
 
 
 def rows() -> Iterator[Row]:
-    """Rows of so many elements by index_add, single elements by scatter_add."""
+    """Rows of various lengths by index_add, single elements by scatter_add."""
     torch.set_num_threads(1)
     random = np.random.default_rng(0)
     types: tuple[tuple[str, Any], ...] = (("float", np.float32), ("int64", np.int64))

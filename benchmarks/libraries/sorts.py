@@ -1,4 +1,4 @@
-"""Sorts and the best k beside NumPy: ``python -m benchmarks.libraries.sorts``."""
+"""Sorts and top-k compared with NumPy: ``python -m benchmarks.libraries.sorts``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BEST = (1, 10, 100)
 
 
 def sorts() -> Iterator[Row]:
-    """All of each row: the number is given, or comes at run time."""
+    """All of each row: with static or run-time length."""
     random = np.random.default_rng(0)
     for dtype in TYPES:
         for rows, n in SIZES:
@@ -53,7 +53,7 @@ def best() -> Iterator[Row]:
 
 
 def _best(x: Array, k: int) -> tuple[Array, Array]:
-    """Values and places in order, as NumPy has them: partitioned, then sorted."""
+    """Values and indices in order, by NumPy: partitioned, then sorted."""
     places = np.argpartition(x, x.shape[1] - k, 1)[:, -k:]
     values = np.take_along_axis(x, places, 1)
     order = np.argsort(values, 1)[:, ::-1]

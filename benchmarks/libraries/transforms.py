@@ -1,4 +1,5 @@
-"""Fourier transforms beside SciPy's pocketfft: ``python -m benchmarks.libraries.transforms``."""
+"""Fourier transforms compared with SciPy's pocketfft: ``python -m
+benchmarks.libraries.transforms``."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def _net(dtype: str, real: bool, length: str) -> modelcc.Model:
 
 
 def rows(named: bool) -> Iterator[Row]:
-    """Real and complex transforms; lengths are given, or ``named`` in one model for all."""
+    """Real and complex transforms; lengths are static, or ``named`` in one model for all."""
     random = np.random.default_rng(0)
     for dtype, (single, pair) in FLOATS.items():
         for real in (True, False):

@@ -1,2 +1,2 @@
-"""Models as C for microcontrollers, built by a cross compiler and run in QEMU: results, exact
-numbers of instructions, flash and memory."""
+"""Models as C for microcontrollers, cross-compiled and run in QEMU: results, exact instruction
+counts, flash and memory."""

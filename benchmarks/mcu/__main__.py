@@ -48,7 +48,7 @@ Dims = tuple[tuple[str, Any], ...]
 
 @dataclass(frozen=True)
 class Row:
-    """A model's run: what was measured, and in how many elements outputs differ."""
+    """A model's run: measurements, and the number of differing output elements."""
 
     model: str
     measured: BoardRun
@@ -57,7 +57,7 @@ class Row:
     greatest: float
 
     def facts(self) -> dict[str, object]:
-        """For JSON."""
+        """As JSON data."""
         m = self.measured
         return {
             "model": self.model, "instructions": m.total, "flash": m.flash, "ram": m.ram,
@@ -69,7 +69,7 @@ class Row:
 def measure(path: Path, target: McuTarget, dims: Dims, seed: int, strategy: str = "c") -> Row:
     """Compile a model, build it for the target's processor, run it on random inputs.
 
-    ``strategy``: its C; bytecode in its interpreter; or how that opens the file."""
+    ``strategy``: its C; bytecode in its interpreter; or the interpreter opening the file."""
     options = Options(target=target.name, threads=1, dims=dims)
     request = DeliveryRequest(NAME, "array", path.name)
     program, request = planned(path, None, request, target, options, BuildConfig())
@@ -105,7 +105,7 @@ def _compared(name: str, measured: BoardRun, got: Sequence[bytes], wanted: list[
 def reference(
     path: Path, dims: Mapping[str, Any], rng: np.random.Generator
 ) -> tuple[list[Array], list[Array]]:
-    """Random inputs, and what the format's own engine makes of them, in the model's order."""
+    """Random inputs, and the outputs of the format's own engine, in the model's order."""
     return (_litert if path.suffix == ".tflite" else _onnxruntime)(path, dims, rng)
 
 
@@ -140,7 +140,7 @@ _KINDS = {"float": "float32", "double": "float64"}
 
 
 def random_array(shape: Sequence[int], kind: Any, rng: np.random.Generator) -> Array:
-    """All bytes for integers of 8 bits, small numbers for wider ones, standard normal floats."""
+    """All values for 8-bit integers, small numbers for wider ones, standard normal floats."""
     dtype = np.dtype(kind)
     if dtype.kind == "f":
         return rng.standard_normal(shape).astype(dtype)
@@ -151,7 +151,7 @@ def random_array(shape: Sequence[int], kind: Any, rng: np.random.Generator) -> A
 
 
 def show(rows: Sequence[Row], functions: int) -> None:
-    """A table; the functions that most instructions are in below it."""
+    """A table, followed by the functions with most instructions."""
     table = Table("model", "instructions", "flash", "RAM", "stack", "differs")
     for row in rows:
         m = row.measured

@@ -1,1 +1,2 @@
-"""Models of one operator each, as nobody would tune for: see `python -m benchmarks.operators`."""
+"""Models of one operator each, that no engine is tuned for: see `python -m
+benchmarks.operators`."""

@@ -36,14 +36,14 @@ class Result:
 
 
 def cases(patterns: Sequence[str]) -> list[Case]:
-    """Those whose ``family/name`` one of ``patterns`` matches; all without any."""
+    """Those whose ``family/name`` matches one of ``patterns``; all without any."""
     everything = [*convolutions.cases(), *dense.cases(), *movement.cases()]
     chosen = patterns or ("*",)
     return [c for c in everything if any(fnmatch.fnmatch(c.label, p) for p in chosen)]
 
 
 def prepare(case: Case, folder: Path, threads: int, again: bool) -> str | None:
-    """Writes the model and compiles it, unless that has been done; returns what went wrong."""
+    """Writes the model and compiles it, unless done before; returns an error message."""
     path = _path(case, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     artifact = path.with_suffix(f".{threads}.mcc")
@@ -70,7 +70,7 @@ def _time(run: Run, feeds: Arrays, calls: int) -> float:
 
 
 def measure(case: Case, folder: Path, threads: int, rounds: int, seconds: float) -> Result:
-    """Engines take turns; the ratio is the median of the rounds'."""
+    """Engines are interleaved; the ratio is the median over rounds."""
     path, feeds = _path(case, folder), case.feeds()
     runs: dict[str, Run] = {}
     outputs: dict[str, list[np.ndarray]] = {}
@@ -80,7 +80,7 @@ def measure(case: Case, folder: Path, threads: int, rounds: int, seconds: float)
         try:
             runs[engine] = loader(engine)(model, threads)
             outputs[engine] = [np.array(v) for v in runs[engine](feeds).values()]
-        except Exception as error:  # an engine may not know an operator
+        except Exception as error:  # an engine may not support an operator
             print(f"{case.label}: {engine}: {error}".splitlines()[0], file=sys.stderr)
             runs.pop(engine, None)
             continue

@@ -30,7 +30,7 @@ class Case:
         return f"{self.family}/{self.name}"
 
     def model(self) -> onnx.ModelProto:
-        """The model; its output is what the last node computes first."""
+        """The model; its output is the last node's first result."""
         inputs = [
             helper.make_tensor_value_info(f"x{n}", TensorProto.FLOAT, shape)
             for n, shape in enumerate(self.shapes)
@@ -43,12 +43,12 @@ class Case:
         return model
 
     def feeds(self) -> dict[str, np.ndarray]:
-        """Random inputs, the same every time."""
+        """Random inputs, always the same."""
         return {f"x{n}": weights(shape, n) for n, shape in enumerate(self.shapes)}
 
 
 def weights(shape: Sequence[int], seed: int = 7) -> np.ndarray:
-    """Normally distributed f32, the same for every shape and seed."""
+    """Normally distributed f32, determined by shape and seed."""
     return np.random.default_rng(seed).standard_normal(tuple(shape)).astype(np.float32)
 
 

@@ -1,4 +1,4 @@
-"""Convolutions of many widths, shapes, strides and groups, and pooling."""
+"""Convolutions of various widths, shapes, strides and groups, and pooling."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _pools() -> Iterator[Case]:
 
 
 def _relu_chain(name: str, widths: tuple[int, ...], size: int) -> Case:
-    """Three by three convolutions with ReLU, one after the other."""
+    """3x3 convolutions with ReLU, in sequence."""
     nodes: list[NodeProto] = []
     constants: dict[str, np.ndarray] = {}
     value = "x0"
@@ -153,7 +153,7 @@ def _relu_chain(name: str, widths: tuple[int, ...], size: int) -> Case:
 
 
 def _generator(name: str, widths: tuple[int, ...], size: int) -> Case:
-    """Transposed convolutions that double the image, as generators have them."""
+    """Transposed convolutions that double the image, as in generators."""
     nodes: list[NodeProto] = []
     constants: dict[str, np.ndarray] = {}
     value = "x0"
@@ -168,7 +168,7 @@ def _generator(name: str, widths: tuple[int, ...], size: int) -> Case:
 
 
 def _larger_images() -> Case:
-    """Super resolution: convolutions, then channels become pixels."""
+    """Super resolution: convolutions, then pixel shuffle."""
     shapes = ((32, 3, 5, 5), (32, 32, 3, 3), (12, 32, 3, 3))
     constants = {f"w{n}": weights(s) * np.float32(0.05) for n, s in enumerate(shapes)}
     nodes = (
@@ -183,7 +183,7 @@ def _larger_images() -> Case:
 
 
 def _style() -> Case:
-    """Style transfer: reflected padding, instance normalisation, nearest neighbours."""
+    """Style transfer: reflection padding, instance normalisation, nearest neighbours."""
     constants: dict[str, np.ndarray] = {
         "p": np.array([0, 0, 1, 1, 0, 0, 1, 1], np.int64),
         "r": np.array([1, 1, 2, 2], np.float32),
@@ -210,7 +210,7 @@ def _style() -> Case:
 
 
 def _segmentation() -> Case:
-    """A head with few classes, resized to the image, and the class of each pixel."""
+    """A head with few classes, resized to the image, and the argmax of each pixel."""
     constants = {
         "w0": weights((64, 64, 3, 3)) * np.float32(0.05),
         "w1": weights((21, 64, 1, 1)) * np.float32(0.1),
@@ -226,7 +226,7 @@ def _segmentation() -> Case:
 
 
 def _pooled() -> Case:
-    """Convolution and pooling by turns, with five by five windows as in YOLO."""
+    """Alternating convolution and pooling, with 5x5 windows as in YOLO."""
     constants = {
         "w0": weights((40, 3, 3, 3)) * np.float32(0.2),
         "w1": weights((40, 160, 1, 1)) * np.float32(0.1),
@@ -245,7 +245,7 @@ def _pooled() -> Case:
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """All cases."""
     yield from _dense()
     yield from _grouped()
     yield from _transposed()

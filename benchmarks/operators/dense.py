@@ -56,7 +56,7 @@ def _norms() -> Iterator[Case]:
 
 
 def _group_norm() -> Case:
-    """As exporters write it: instance normalisation of groups, then scale and shift."""
+    """As exported: instance normalisation of groups, then scale and shift."""
     nodes: list[NodeProto] = [
         helper.make_node("Reshape", ["x0", "folded"], ["a"]),
         helper.make_node("InstanceNormalization", ["a", "ones", "zeros"], ["b"]),
@@ -113,7 +113,7 @@ def _recurrent() -> Iterator[Case]:
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """All cases."""
     yield from _products()
     yield from _norms()
     yield from _reductions()

@@ -133,7 +133,7 @@ def _chain(name: str, steps: tuple[tuple[str, ...], ...]) -> Case:
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """All cases."""
     yield from _transposes()
     yield from _slices()
     yield from _resizes()

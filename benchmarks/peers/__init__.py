@@ -1,6 +1,6 @@
-"""The engines that can be compared: each has a loader in a module of its own.
+"""The engines that can be compared: each has a loader in a separate module.
 
-Loaders are named, not imported, because a worker must hold one engine only: its memory is measured.
+Loaders are named, not imported, because a worker must load one engine only: its memory is measured.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 Arrays = Mapping[str, np.ndarray]
 Run = Callable[[Arrays], Arrays]
 Load = Callable[[Path, int], Run]
-"""Model file and number of threads to a function from inputs by name to outputs by name."""
+"""Maps a model file and a number of threads to a function from inputs by name to outputs by
+name."""
 
 LOADERS: Mapping[str, tuple[str, str]] = {
     "modelcc": ("benchmarks.peers.modelcc", "load"),
@@ -30,19 +31,19 @@ PACKAGES: Mapping[str, str] = {
     "openvino-default": "openvino",
     "torch-compile": "torch",
 }
-"""Distribution a peer comes from, where that is not its own name."""
+"""Distribution of a peer, if it differs from its name."""
 
 DEFAULT = ("modelcc", "modelcc-strict", "onnxruntime", "openvino", "openvino-default")
-"""Those that are fast enough to be of interest every time."""
+"""Engines that are fast enough to be compared by default."""
 
 OURS, STRICT = "modelcc", "modelcc-strict"
-"""modelcc as it comes, and without Winograd's and Strassen's algorithms, as others mostly are."""
+"""modelcc by default, and without Winograd's and Strassen's algorithms, like most others."""
 
 COMPILED: Mapping[str, str] = {OURS: "standard", STRICT: "strict"}
-"""Engines that are given what `benchmarks.compilation` made of the model, with its accuracy."""
+"""Engines that load the artifact compiled by `benchmarks.compilation`, with its accuracy."""
 
 LOWERED = frozenset({"openvino-default"})
-"""Peers that may compute in less than f32 without being asked to."""
+"""Peers that may compute in less than f32 by default."""
 
 
 def loader(name: str) -> Load:

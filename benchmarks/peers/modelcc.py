@@ -1,4 +1,4 @@
-"""modelcc itself: its runtime, on what its compiler made beforehand."""
+"""modelcc itself: its runtime, on compiled artifacts."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from benchmarks.peers import Run
 
 
 def load(path: Path, threads: int) -> Run:
-    """Loads an artifact, `.mcc`; `benchmarks.compilation` makes them."""
+    """Loads an artifact, `.mcc`, from `benchmarks.compilation`."""
     return modelcc.load(path, threads=threads).run

@@ -1,4 +1,4 @@
-"""OpenVINO: held to f32, and as it comes, which is bf16 on CPUs that have it."""
+"""OpenVINO: restricted to f32, and by default, which is bf16 on CPUs that support it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyTorch, for models of the zoo: the module is built again from its recipe and seed."""
+"""PyTorch, for models of the zoo: the module is rebuilt from its recipe and seed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.zoo.catalogue import variant
 
 
 def load(path: Path, threads: int) -> Run:
-    """Eager mode; KeyError for a model the zoo does not make."""
+    """Eager mode; KeyError for models that are not in the zoo."""
     return _load(path, threads, compiled=False)
 
 

@@ -23,13 +23,13 @@ from benchmarks.replay.small import SMALL
 from benchmarks.trees import ROOT, TreeError, sources_of
 
 PARTS = 16
-"""Processes that the op matrix is spread over."""
+"""Number of processes for the op matrix."""
 
 QUICK = f"1/{PARTS}"
-"""The share of it that the quick form looks at."""
+"""The fraction of it for the quick form."""
 
 WIDTH = 160
-"""Columns of what is printed, where there is no terminal that tells."""
+"""Output width without a terminal."""
 
 CPUS = "native,x86-64-v2" if platform.machine() == "x86_64" else "native"
 
@@ -37,7 +37,8 @@ CPUS = "native,x86-64-v2" if platform.machine() == "x86_64" else "native"
 def jobs_of(
     folder: Path, models: Sequence[str], quick: bool, settings: tuple[Setting, ...]
 ) -> list[Job]:
-    """What to compile: what is named, else all models and the op matrix, which is called `ops`."""
+    """What to compile: the given names, else all models and the op matrix, which is called
+    `ops`."""
     files = {} if quick else {path.stem: str(path.resolve()) for path in folder.glob("*.onnx")}
     unknown = [name for name in models if name not in (*files, *SMALL, "ops")]
     if unknown:
@@ -80,7 +81,7 @@ def replay(
 
 
 def write_records(path: Path, before: Sequence[Outcome], now: Sequence[Outcome]) -> None:
-    """Everything that was found, as JSON."""
+    """Writes all results as JSON."""
     trees = {"before": before, "now": now}
     records = {tree: [asdict(one) for one in outcomes] for tree, outcomes in trees.items()}
     path.write_text(json.dumps(records, indent=1) + "\n")

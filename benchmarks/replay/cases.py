@@ -1,7 +1,7 @@
 """What a worker compiles: models of files, small ones, and samples of ops.
 
-Samples become what the tests of ops make of them: one op, with operands from outside; and once
-more with constants where there are operands of known sizes behind the first.
+Samples are compiled as in the tests of ops: one op, with inputs as operands; and again with
+constants if there are operands of static sizes after the first.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from modelcc.ops.catalog import MCC
 from modelcc.ops.samples import arrays, sizes
 
 Case = tuple[str, Callable[[], Any]]
-"""Its name, and what makes the model."""
+"""A name, and a function that builds the model."""
 
 
 def cases_of(job: Job) -> Iterator[Case]:
-    """Those of `job`; names tell what is compiled, so that they are the same in other trees."""
+    """Cases of `job`; names describe them, so that they match in other trees."""
     if job.kind == "file":
         yield job.label, lambda: job.what
     elif job.kind == "small":
@@ -37,7 +37,7 @@ def cases_of(job: Job) -> Iterator[Case]:
 
 
 def _samples() -> Iterator[Case]:
-    """Every sample of every op that has code, with distinct names."""
+    """Every sample of every op that has code, with unique names."""
     seen = Counter[str]()
     for op in MCC.ops:
         if not (op.pure and (op.has("compute") or op.has("algorithm"))):
@@ -51,7 +51,7 @@ def _samples() -> Iterator[Case]:
 
 
 def _has_known(sample: Any) -> bool:
-    """Whether an operand behind the first, which is none, may be a constant."""
+    """Whether an operand after the first, which is not one, may be a constant."""
     known = [isinstance(t, TensorType) and t.is_static for t in sample.operands[1:]]
     return any(known) and isinstance(sample.operands[0], TensorType)
 
@@ -61,7 +61,7 @@ def _maker(op: Any, sample: Any, constant: bool) -> Callable[[], Any]:
 
 
 def _graph(op: Any, name: str, sample: Any, constant: bool) -> Any:
-    """One node; dimensions that no input tells are numbers."""
+    """One node; dimensions that no input defines are constants."""
     told = {e.name for t in _types(sample) for e in t.shape if isinstance(e, Sym)}
     numbers = {n: size for n, size in sizes(op, sample).items() if n not in told}
     build = GraphBuilder(name)
@@ -83,7 +83,7 @@ def _types(sample: Any) -> list[TensorType]:
 
 
 def _name(op: Any, sample: Any) -> str:
-    """The op, its operands and attributes."""
+    """The op with its operands and attributes."""
     operands = ", ".join(map(_operand, sample.operands))
     attributes: Mapping[str, Any] = sample.attributes
     given = "".join(f", {name}={value!r}" for name, value in attributes.items())

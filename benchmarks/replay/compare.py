@@ -1,6 +1,6 @@
-"""Which kernels of two trees are the same, and how the others differ.
+"""Matching of the kernels of two trees, and their differences.
 
-A kernel is known by its text and by the user's nodes that it stems from, not by its number.
+A kernel is identified by its text and by the user's nodes it originates from, not by its number.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ Pair = tuple[Kernel | None, Kernel | None]
 """Before and now; None where there is none."""
 
 STATUSES = ("same", "changed", "added", "removed")
-"""Of kernels."""
+"""Statuses of kernels."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What is other than before, in one case and one setting.
+    """A difference in one case and one setting.
 
-    `status` is `changed`, `added` or `removed` of kernels; `came` and `went` of a case that one
-    tree has; `memory` where that is other; `fails` and `compiles` where a case does so now only.
+    `status` is `changed`, `added` or `removed` for kernels; `came` and `went` for a case that only
+    one tree has; `memory` if that differs; `fails` and `compiles` if a case does so now only.
     """
 
     group: str
@@ -36,13 +36,13 @@ class Difference:
 
     @property
     def kernel(self) -> Kernel | None:
-        """The kernel as it is now, or was."""
+        """The kernel now, or before if removed."""
         return self.now or self.before
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Of a group: kernels by status, counted in every setting, the settings of cases that fail, and
+    """Per group: kernels by status, counted in every setting, the settings of failing cases, and
     characters by target."""
 
     counts: Counter[str] = field(default_factory=Counter[str])
@@ -57,7 +57,8 @@ class Tally:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All differences, the tallies by group, and what neither tree compiles, with the reason."""
+    """All differences, the tallies by group, and cases that neither tree compiles, with the
+    reason."""
 
     differences: tuple[Difference, ...]
     tallies: dict[str, Tally]
@@ -65,7 +66,7 @@ class Comparison:
 
     @property
     def kernels(self) -> int:
-        """How many were looked at."""
+        """The number of compared kernels."""
         counts = [tally.counts for tally in self.tallies.values()]
         return sum(sum(found[status] for status in STATUSES) for found in counts)
 
@@ -93,7 +94,7 @@ def _fails(outcome: Outcome | None) -> bool:
 def _differences(
     before: Outcome | None, now: Outcome | None, tallies: dict[str, Tally]
 ) -> Iterator[Difference]:
-    """Of one case and setting, which are counted."""
+    """Differences of one case and setting, which are tallied."""
     found = now or before
     assert found is not None
     place, tally = (found.group, found.case, found.setting), tallies[found.group]
@@ -131,12 +132,12 @@ def _count(tally: Tally, target: str, differences: Sequence[Difference]) -> None
     tally.now[target] += sum(one.now.size for one in differences if one.now)
 
 
-# --- which kernels belong together
+# --- matching of kernels
 
 
 def pairs(before: Sequence[Kernel], now: Sequence[Kernel]) -> list[Pair]:
-    """Kernels that belong together: those of one text, else those of the same nodes and name, of
-    the same nodes, and of nodes in common."""
+    """Matched kernels: those with equal text, else with the same nodes and name, with the same
+    nodes, or with nodes in common."""
     old, new = list(before), list(now)
     found: list[Pair] = []
     keys: tuple[Callable[[Kernel], Hashable], ...] = (
@@ -154,7 +155,7 @@ def pairs(before: Sequence[Kernel], now: Sequence[Kernel]) -> list[Pair]:
 def _matched(
     old: list[Kernel], new: list[Kernel], key: Callable[[Kernel], Hashable]
 ) -> Iterator[Pair]:
-    """Takes kernels of equal keys out of both lists, in order."""
+    """Removes kernels with equal keys from both lists, in order."""
     waiting: dict[Hashable, list[Kernel]] = defaultdict(list)
     for kernel in new:
         waiting[key(kernel)].append(kernel)
@@ -167,7 +168,7 @@ def _matched(
 
 
 def _related(old: list[Kernel], new: list[Kernel]) -> Iterator[Pair]:
-    """Takes kernels that share nodes out of both lists, those that share the most first."""
+    """Removes kernels with common nodes from both lists, those with most overlap first."""
     shares = [
         (_share(one, other), number, place)
         for number, one in enumerate(old)
@@ -190,7 +191,7 @@ def _take(kernels: list[Kernel], kernel: Kernel) -> None:
 
 
 def _share(one: Kernel, other: Kernel) -> float:
-    """How much of the nodes of both is in both."""
+    """The overlap (Jaccard) of the nodes of both."""
     a, b = set(one.nodes), set(other.nodes)
     return len(a & b) / len(a | b) if a & b else 0.0
 
@@ -199,7 +200,7 @@ def _share(one: Kernel, other: Kernel) -> float:
 
 
 def facets(before: Kernel, now: Kernel) -> Iterator[str]:
-    """Every way in which a kernel is other than before; what one tree does not tell is none."""
+    """Every aspect in which a kernel differs; aspects that a tree does not report are skipped."""
     if before.text != now.text:
         same = before.size == now.size
         yield f"text {now.size:,}" if same else f"text {before.size:,} → {now.size:,}"

@@ -1,4 +1,4 @@
-"""How kernels are scheduled and what they cost, as far as a tree tells."""
+"""Schedules and costs of kernels, as far as a tree reports them."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from modelcc.ir.index import evaluate
 
 try:
     from modelcc.ir.loop_cost import function_cost
-except ImportError:  # a tree that estimates no work, or elsewhere
+except ImportError:  # a tree without work estimates, or with them elsewhere
     function_cost = None
 
 try:
     from modelcc.schedule.text import print_schedule
-except ImportError:  # a tree whose schedules have no text
+except ImportError:  # a tree without text of schedules
     print_schedule = None
 
 SCHEDULE = "modelcc.targets.cpu.schedule"
 LOWER = "schedule_kernel"
-"""What makes a function of a kernel, and has its schedule with it."""
+"""The function that lowers a kernel, and receives its schedule."""
 
 NAMED = 16
 """Size of every named dimension for estimates of work."""
 
 
 class Plans:
-    """The texts of the schedules of kernels, by the names of their functions."""
+    """The text of kernels' schedules, by function names."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, str] = {}
 
     @contextmanager
     def noted(self) -> Generator[None]:
-        """Forgets what it knows and listens to what lowers kernels, if schedules have texts."""
+        """Clears the records and intercepts the lowering of kernels, if schedules have text."""
         self._by_name.clear()
         if print_schedule is None:
             yield
@@ -51,7 +51,7 @@ class Plans:
             setattr(module, LOWER, own)
 
     def of(self, name: str) -> str | None:
-        """The schedule of the kernel called `name`, None if nobody tells."""
+        """The schedule of the kernel called `name`, None if unknown."""
         return None if print_schedule is None else self._by_name.get(name, "")
 
     def _noting(
@@ -66,7 +66,7 @@ class Plans:
 
 
 def loops_of(function: Any) -> str:
-    """The loops, registers and local buffers of a loop function, counted."""
+    """Counts of the loops, registers and local buffers of a loop function."""
     counts = Counter[str]()
     _count(function.body, counts)
     return ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
@@ -89,7 +89,7 @@ def _count(body: Any, counts: Counter[str]) -> None:
 
 
 def work_of(function: Any, launch: Any) -> tuple[int | None, int | None]:
-    """Operations and bytes of a call, every named dimension being :data:`NAMED`."""
+    """Operations and bytes of a call, with every named dimension :data:`NAMED`."""
     if function_cost is None:
         return None, None
     named: dict[str, int] = defaultdict(lambda: NAMED)

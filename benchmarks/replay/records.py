@@ -1,4 +1,4 @@
-"""What a tree makes of a model, as data and JSON; workers of older trees write it, too."""
+"""Results of a tree for a model, as data and JSON; also written by workers of older trees."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OPS = "op matrix"
 
 @dataclass(frozen=True)
 class Setting:
-    """What is compiled for; an empty `cpu` is this machine's."""
+    """Compilation settings; an empty `cpu` is this machine's."""
 
     target: str
     cpu: str
@@ -26,10 +26,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel: `text` is the hash of what the target prints, without names, and `size` its length.
+    """A kernel: `text` is the hash of its emitted text, without names, and `size` its length.
 
     `flops` and `bytes` are the estimated work of a call, `plan` the text of its schedule and
-    `loops` those of its function, counted.  Where a tree does not tell, these are None.
+    `loops` those of its function, counted.  They are None if a tree does not report them.
     """
 
     name: str
@@ -44,16 +44,16 @@ class Kernel:
 
     @property
     def base(self) -> str:
-        """The name without the number that depends on the kernels before."""
+        """The name without its running number."""
         return re.sub(r"^[a-z]+\d+_", "", self.name)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A case for a setting: its kernels, the bytes of its arena and constants (None: the tree does
-    not tell), or why not.
+    """A case for a setting: its kernels, the bytes of its arena and constants (None: not reported
+    by the tree), or the error.
 
-    `group` is the line of the summary that it counts in.
+    `group` is its line in the summary.
     """
 
     group: str
@@ -67,11 +67,11 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Job:
-    """What one process does: compile cases for each of `settings`, on the modules below `sources`,
+    """The work of one process: compile cases for each of `settings`, with the modules in `sources`,
     which are those of `tree`, `before` or `now`.
 
     `kind` is `file` (`what`: a path), `small` (names by comma) or `ops` (`2/16`: a sixteenth of
-    the samples).  Texts are kept by their hashes in the folder `texts`, unless that is empty.
+    the samples).  Texts are stored by hash in the folder `texts`, unless that is empty.
     """
 
     tree: str
@@ -83,7 +83,7 @@ class Job:
 
     @property
     def label(self) -> str:
-        """What people call it; of a file, the name of its case."""
+        """The display name; of a file, the name of its case."""
         match self.kind:
             case "ops":
                 return f"{OPS} {self.what}"

@@ -1,4 +1,4 @@
-"""What differs, for people: a list, a table, and unified diffs of kernels' texts."""
+"""Reports of differences: a list, a table, and unified diffs of kernels' texts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.replay.compare import STATUSES, Comparison, Difference, Tally
 from benchmarks.replay.records import Kernel, Outcome
 
 _NUMBER = re.compile(r"(%[A-Za-z]\w*)\.\d+")
-"""Of a value in LLVM text."""
+"""A value number in LLVM text."""
 
 COLUMNS = (*STATUSES, "failing")
 
@@ -41,13 +41,13 @@ def listed(comparison: Comparison) -> Iterator[str]:
 
 
 def grouped(differences: Sequence[Difference]) -> list[Alike]:
-    """The same kernels in several settings together."""
+    """Differences grouped by equal kernels in several settings."""
     found: dict[tuple[object, ...], list[Difference]] = defaultdict(list)
     for one in differences:
         kernel = one.kernel
         what = None if kernel is None else (kernel.base, kernel.nodes)
         found[one.group, one.case, one.status, what].append(one)
-    # Kernels of one base name and the same nodes (the parts of an algorithm) stay apart.
+    # Kernels with equal base names and nodes (the parts of an algorithm) are kept separate.
     return [tuple(part) for alike in found.values() for part in _apart(alike)]
 
 
@@ -93,7 +93,7 @@ def summary(comparison: Comparison, targets: Sequence[str]) -> Table:
 
 
 def verdict(comparison: Comparison) -> str:
-    """What it comes to, in a line."""
+    """A one-line summary."""
     kernels = comparison.kernels
     other = kernels - sum(tally.counts["same"] for tally in comparison.tallies.values())
     some = {"fails": "fail now", "compiles": "compile now", "memory": "have other memory"}
@@ -112,10 +112,10 @@ def _cells(tally: Tally, targets: Sequence[str]) -> list[str]:
 
 
 def diffs(comparison: Comparison, name: str, texts: Path) -> Iterator[str]:
-    """Lines of the diffs of kernels called `name`, or from a node called so, in the first setting
-    that they differ in.  `MODEL:NAME` means those of one model.
+    """Lines of the diffs of kernels called `name`, or from a node with that name, in the first
+    setting in which they differ.  `MODEL:NAME` restricts them to one model.
 
-    One instruction more gives other numbers to all values after it, so these are left out where
+    An additional instruction renumbers all subsequent values, so value numbers are dropped if
     anything else differs.
     """
     for alike in grouped(comparison.differences):

@@ -1,4 +1,4 @@
-"""Workers on both trees, and what they print."""
+"""Workers on both trees, and their output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchmarks.trees import ROOT, environment_of
 
 @dataclass(frozen=True)
 class Limits:
-    """Processes at a time, and the seconds that each may take."""
+    """Concurrent processes, and the time limit of each in seconds."""
 
     jobs: int
     timeout: float
@@ -28,7 +28,7 @@ class Limits:
 def run_all(
     jobs: Sequence[Job], place: Limits, done: Callable[[Job, list[Outcome]], None]
 ) -> dict[Job, list[Outcome]]:
-    """The outcomes of every job; `done` is told of each as it ends."""
+    """The outcomes of every job; `done` is called with each as it ends."""
     found: dict[Job, list[Outcome]] = {}
     with ThreadPoolExecutor(place.jobs) as threads:
         running = {threads.submit(outcomes_of, job, place): job for job in jobs}
@@ -43,7 +43,7 @@ def run_all(
 
 
 def outcomes_of(job: Job, place: Limits) -> list[Outcome]:
-    """What a worker finds; a job that it does not finish has an outcome that says why."""
+    """A worker's results; an unfinished job has an outcome that says why."""
     command = (sys.executable, "-m", "benchmarks.replay.worker", to_json(job))
     environment = {**environment_of(Path(job.sources)), "PYTHONHASHSEED": "0"}
     with (
@@ -80,7 +80,7 @@ def _last_line(errors: IO[str], status: int) -> str:
 
 
 def _unfinished(job: Job, found: Sequence[Outcome], reason: str) -> Iterator[Outcome]:
-    """A file's outcomes in the settings that are left, or one of all that is left."""
+    """A file's outcomes in the remaining settings, or a single one for everything left."""
     known = {one.setting for one in found if one.case == job.label}
     after = f", after {found[-1].case} [{found[-1].setting}]" if found else ""
     for setting in job.settings:
@@ -90,5 +90,5 @@ def _unfinished(job: Job, found: Sequence[Outcome], reason: str) -> Iterator[Out
 
 
 def on_tree(jobs: Sequence[Job], tree: str, sources: Path) -> list[Job]:
-    """The jobs on a tree."""
+    """The jobs for a tree."""
     return [replace(job, tree=tree, sources=str(sources)) for job in jobs]

@@ -1,4 +1,4 @@
-"""Small models that need nothing but the onnx package, one for each way of scheduling."""
+"""Small models that need only the onnx package, one for each kind of schedule."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def dense(batch: int | str = 4) -> ModelProto:
 
 
 def large_product() -> ModelProto:
-    """A product that is large enough for fewer multiplications."""
+    """A product that is large enough for fast algorithms (fewer multiplications)."""
     net = Net((512, 1024))
     return net.model(net.add("MatMul", "x", net.weight(1024, 1024)))
 
@@ -42,7 +42,7 @@ def convolutions() -> ModelProto:
 
 
 def transformer(length: int | str = 48) -> ModelProto:
-    """A layer of attention and a perceptron, both after layer normalisation."""
+    """An attention layer and an MLP, both after layer normalisation."""
     net = Net((1, length, 64))
 
     def norm(x: str) -> str:
@@ -76,7 +76,7 @@ def recurrent() -> ModelProto:
 
 
 def integers() -> ModelProto:
-    """Dynamically quantised rows times bytes."""
+    """Dynamically quantised rows times 8-bit weights."""
     net = Net((16, 64))
     rows = net.add("DynamicQuantizeLinear", "x", outputs=3)
     bytes = net.constant(np.arange(64 * 32).reshape(64, 32) % 255 - 127, "int8")
@@ -85,7 +85,7 @@ def integers() -> ModelProto:
 
 
 def movement() -> ModelProto:
-    """Sorting, scattering, running sums, resizing and concatenation."""
+    """Sorting, scattering, prefix sums, resizing and concatenation."""
     net = Net((1, 6, 20, 20))
     places = net.constant(np.arange(6 * 400).reshape(1, 6, 20, 20) % 20, "int64")
     best = net.add("TopK", "x", net.constant([5], "int64"), outputs=2, axis=-1)

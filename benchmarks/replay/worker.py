@@ -1,8 +1,8 @@
 """Runs on the sources of a tree: `python -m benchmarks.replay.worker JOB`, a job as JSON.
 
-Prints a line of JSON for each case and setting.  The tree may be older than this file, so it leans
-on little: the stages of the pipeline and the targets' `emit_functions`.  What only some trees tell
-is left out in others.
+Prints a line of JSON for each case and setting.  The tree may be older than this file, so it
+depends on little: the stages of the pipeline and the targets' `emit_functions`.  What only some
+trees report is omitted in others.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from modelcc.options import Options
 from modelcc.pipeline import before_block, run_stages
 
 NAME = "kernel"
-"""What every kernel is called when its text is hashed."""
+"""The name of every kernel when its text is hashed."""
 
 
 def outcomes(job: Job) -> Iterator[Outcome]:
-    """One for each case and setting."""
+    """One outcome per case and setting."""
     plans = Plans()
     for name, make in cases_of(job):
         for setting in job.settings:
             outcome = Outcome(job.group(name), name, setting)
             try:
                 yield _filled(outcome, make(), plans, job.texts)
-            except Exception as error:  # whatever a tree stumbles over is for the report
+            except Exception as error:  # any failure of a tree is reported
                 reason = (str(error).splitlines() or [""])[0]
                 yield replace(outcome, failed=f"{type(error).__name__}: {reason}")
             gc.collect()
@@ -78,7 +78,7 @@ def _kernel(function: Any, launches: list[Any], target: Any, plans: Plans, texts
 
 
 def _launches(steps: Any) -> Iterator[Any]:
-    """Launches, also those within branches and loops."""
+    """Launches, including those in branches and loops."""
     for step in steps:
         if type(step).__name__ == "Launch":
             yield step

@@ -1,1 +1,1 @@
-"""TFLite's models beside LiteRT with XNNPACK, on one core."""
+"""TFLite models compared with LiteRT and XNNPACK, on one core."""

@@ -41,7 +41,8 @@ HERE = "modelcc"
 
 @dataclass(frozen=True)
 class Row:
-    """A model: timings by engine, and by how many steps ours are off the reference, if it runs."""
+    """A model: timings by engine, and the difference from the reference in quantisation steps, if
+    it runs."""
 
     model: str
     delegation: Delegation
@@ -49,11 +50,11 @@ class Row:
     error: float | None
 
     def ratio(self, engine: str) -> float:
-        """How many times as long LiteRT takes."""
+        """LiteRT's time relative to ours."""
         return ratio(self.timings[engine], self.timings[PEER])
 
     def facts(self) -> dict[str, object]:
-        """For JSON."""
+        """As JSON data."""
         ours = [name for name in self.timings if name != PEER]
         return {
             "model": self.model, "nodes": self.delegation.nodes,
@@ -65,7 +66,7 @@ class Row:
 
 
 def row(path: Path, cpus: Sequence[str], turns: int, seconds: float, seed: int) -> Row:
-    """Compile a model, compare its results, measure it."""
+    """Compiles a model, compares its results, measures it."""
     feeds = random_feeds(path, seed)
     delegating = interpreter(path)
     ours = {HERE: compiled(path, None, feeds)}
@@ -77,7 +78,8 @@ def row(path: Path, cpus: Sequence[str], turns: int, seconds: float, seed: int) 
 
 
 def _error(ours: list[Array], wanted: list[Array]) -> float:
-    """The largest difference of the first call's results: steps, or shares of the largest float."""
+    """The largest difference of the first call's results: in steps, or relative to the largest
+    float."""
     worst = 0.0
     for own, right in zip(ours, wanted, strict=True):
         apart = np.abs(own.astype(np.float64) - right.astype(np.float64)).max(initial=0)
@@ -87,7 +89,7 @@ def _error(ours: list[Array], wanted: list[Array]) -> float:
 
 
 def show(rows: Sequence[Row]) -> None:
-    """A table, and the geometric mean and the least of each of ours below it."""
+    """A table, followed by the geometric mean and the minimum of each of ours."""
     engines = list(rows[0].timings)
     ours = [name for name in engines if name != PEER]
     columns = [f"{name} µs" for name in engines]

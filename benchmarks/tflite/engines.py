@@ -1,4 +1,4 @@
-"""A model ready to be called, by modelcc and by LiteRT, and what each of them makes of it."""
+"""A model ready to be called, by modelcc and by LiteRT, and their results."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from modelcc.ir.index import Expr
 from modelcc.ir.types import Array
 
 DELEGATE = "DELEGATE"
-"""What LiteRT calls nodes that a delegate runs: XNNPACK, if none was asked for."""
+"""LiteRT's name of nodes run by a delegate: XNNPACK by default."""
 
 
 Engine = Callable[[], list[Array]]
-"""A call of a model with the inputs that it was made for."""
+"""A call of a model with its prepared inputs."""
 
 
 @dataclass(frozen=True)
 class Delegation:
-    """How many nodes of a model there are, how many of them XNNPACK runs."""
+    """The number of nodes of a model, and of those that XNNPACK runs."""
 
     nodes: int
     delegated: int
@@ -44,7 +44,7 @@ def interpreter(path: Path, reference: bool = False) -> Any:
 
 
 def random_feeds(path: Path, seed: int) -> list[Array]:
-    """Inputs in the order of the file: bytes all over their range, standard normal floats."""
+    """Inputs in the order of the file: integers over their whole range, standard normal floats."""
     rng = np.random.default_rng(seed)
     details = interpreter(path, reference=True).get_input_details()
     return [_random(d["shape"], np.dtype(d["dtype"]), rng) for d in details]
@@ -58,7 +58,7 @@ def _random(shape: Array, dtype: np.dtype[Any], rng: np.random.Generator) -> Arr
 
 
 def litert(found: Any, feeds: list[Array]) -> Engine:
-    """Setting inputs, running and getting outputs of an interpreter."""
+    """Sets inputs, runs and gets outputs of an interpreter."""
     inputs = [d["index"] for d in found.get_input_details()]
     outputs = [d["index"] for d in found.get_output_details()]
     given = list(zip(inputs, feeds, strict=True))
@@ -73,8 +73,7 @@ def litert(found: Any, feeds: list[Array]) -> Engine:
 
 
 def reference_results(path: Path, feeds: list[Array]) -> list[Array] | None:
-    """What the reference kernels make of inputs; None if they end their process, as on SVDF of
-    16-bit inputs."""
+    """Results of the reference kernels; None if they crash, as on SVDF of 16-bit inputs."""
     with ProcessPoolExecutor(1, get_context("spawn")) as apart:
         try:
             return apart.submit(_referred, path, feeds).result()
@@ -87,8 +86,8 @@ def _referred(path: Path, feeds: list[Array]) -> list[Array]:
 
 
 def delegation(found: Any) -> Delegation:
-    """What of a model XNNPACK runs, as the interpreter tells."""
-    details = found._get_ops_details()  # it has no public form
+    """The nodes of a model that XNNPACK runs, according to the interpreter."""
+    details = found._get_ops_details()  # there is no public interface
     own = [d for d in details if d["op_name"] != DELEGATE]
     makers = {int(tensor): d for d in own for tensor in d["outputs"]}
     inside: set[int] = set()
@@ -98,7 +97,7 @@ def delegation(found: Any) -> Delegation:
 
 
 def _within(part: Mapping[str, Any], makers: Mapping[int, Mapping[str, Any]]) -> set[int]:
-    """The nodes between the inputs and the outputs of what a delegate runs."""
+    """The nodes between the inputs and the outputs of a delegated partition."""
     known, waiting = set(map(int, part["inputs"])), list(map(int, part["outputs"]))
     nodes: set[int] = set()
     while waiting:
@@ -112,7 +111,7 @@ def _within(part: Mapping[str, Any], makers: Mapping[int, Mapping[str, Any]]) ->
 
 
 def compiled(path: Path, cpu: str | None, feeds: list[Array]) -> Engine:
-    """A model compiled for one thread of ``cpu`` (None: this one); open extents are 1."""
+    """A model compiled for one thread of ``cpu`` (None: this one); dynamic extents are 1."""
     model = modelcc.compile(path, threads=1, cpu=cpu, dims=_ones(path), cache=None)
 
     def run() -> list[Array]:

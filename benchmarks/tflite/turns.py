@@ -1,4 +1,4 @@
-"""Engines in one process that take turns on one core, in processor time."""
+"""Engines interleaved in one process on one core, in CPU time."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ MOST_CALLS = 20_000
 
 @dataclass(frozen=True)
 class Timing:
-    """Microseconds of processor time for a call, one number a turn."""
+    """CPU microseconds of a call, one number per turn."""
 
     turns: tuple[float, ...]
 
     @property
     def least(self) -> float:
-        """Of all turns."""
+        """Over all turns."""
         return min(self.turns)
 
     @property
     def median(self) -> float:
-        """Of all turns."""
+        """Over all turns."""
         return statistics.median(self.turns)
 
 
 def measure(engines: Mapping[str, Engine], turns: int, seconds: float) -> dict[str, Timing]:
-    """Each engine's calls for about ``seconds`` a turn, every other round backwards."""
+    """Each engine's calls for about ``seconds`` per turn, every other round reversed."""
     calls = {name: _calls(engine, seconds) for name, engine in engines.items()}
     found: dict[str, list[float]] = {name: [] for name in engines}
     for turn in range(turns):
@@ -40,7 +40,7 @@ def measure(engines: Mapping[str, Engine], turns: int, seconds: float) -> dict[s
 
 
 def ratio(ours: Timing, theirs: Timing) -> float:
-    """How many times less ``ours`` is: the median of the turns' ratios."""
+    """Ratio of ``theirs`` to ``ours``: the median over turns."""
     return statistics.median(b / a for a, b in zip(ours.turns, theirs.turns, strict=True))
 
 
@@ -51,7 +51,7 @@ def _calls(engine: Engine, seconds: float) -> int:
 
 
 def _time(engine: Engine, calls: int) -> float:
-    """Microseconds of one of ``calls`` calls, after one that refills the caches."""
+    """Microseconds of one of ``calls`` calls, after a warm-up call."""
     engine()
     start = time.thread_time()
     for _ in range(calls):

@@ -1,1 +1,1 @@
-"""Training steps of modelcc's own layers, PyTorch and JAX, side by side."""
+"""Training steps of modelcc's own layers, PyTorch and JAX, compared."""

@@ -34,7 +34,7 @@ OURS = "modelcc"
 @dataclass(frozen=True)
 class Measured:
     """An engine on a model: seconds of a step in each round, of the first one, bytes while it runs
-    and in all, first losses; or why not."""
+    and in all, first losses; or the reason of a failure."""
 
     rounds: tuple[float, ...] = ()
     cold: float = 0.0
@@ -46,12 +46,12 @@ class Measured:
 
     @property
     def seconds(self) -> float:
-        """Of a step."""
+        """Seconds of a step."""
         return statistics.median(self.rounds)
 
 
 def measured(model: str, asked: argparse.Namespace) -> dict[str, Measured]:
-    """All engines on a model: one after the other until each is ready, then in turns."""
+    """All engines on a model: prepared one after the other, then interleaved."""
     found: dict[str, Measured] = {}
     workers: dict[str, tuple[Worker, Trained, float]] = {}
     with ExitStack() as stack:
@@ -78,7 +78,7 @@ def measured(model: str, asked: argparse.Namespace) -> dict[str, Measured]:
 
 
 def _cached(engine: str, task: Task, limit: float) -> float:
-    """Seconds of the first step in a process that finds what another one has compiled."""
+    """Seconds of the first step in a process with filled compile caches."""
     if engine != OURS:
         return 0.0
     worker = Worker(serve, (engine, task), limit)
@@ -88,7 +88,7 @@ def _cached(engine: str, task: Task, limit: float) -> float:
 
 
 def ratio(row: Mapping[str, Measured], others: Sequence[str]) -> float | None:
-    """The best of ``others``' time by ours, the median over rounds of those of one round."""
+    """The best of ``others``' time relative to ours, the median over rounds."""
     ran = [row[engine] for engine in others if engine in row and row[engine].rounds]
     if not ran or OURS not in row or not row[OURS].rounds:
         return None
@@ -111,7 +111,7 @@ def _texts(
 
 
 def report(found: Mapping[str, Mapping[str, Measured]], engines: Sequence[str]) -> str:
-    """All tables, and what did not run."""
+    """All tables, and failures."""
     others = [engine for engine in engines if engine not in (OURS, "eager")]
     compared = {"eager / ours": ["eager"], "best / ours": others}
     times: dict[str, dict[str, str]] = {}
@@ -154,7 +154,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="file for all that was measured")
     asked = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))[: asked.threads]
-    os.sched_setaffinity(0, cores)  # of the processes to come, too
+    os.sched_setaffinity(0, cores)  # inherited by child processes
     found: dict[str, dict[str, Measured]] = {}
     for model in asked.models.split(","):
         found[model] = measured(model, asked)

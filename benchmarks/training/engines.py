@@ -1,7 +1,7 @@
-"""One engine on one model, in a process of its own: it trains a step at a time, on request.
+"""One engine on one model, in a separate process: it trains one step per request.
 
 A step is forward, cross-entropy of ten classes, backward, and SGD with momentum, of the same batch.
-An engine imports its own framework alone, so that the memory of the process is what it needs.
+An engine imports only its own framework, so that the process's memory is its own.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ CHECKED_STEPS = 5
 """Steps whose losses are compared between engines."""
 
 Step = Callable[[], float]
-"""A training step; its loss, which is waited for."""
+"""A synchronous training step; returns its loss."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A model by name, its first parameters and a batch as PyTorch made them (a file), and for how
-    many threads."""
+    """A model by name, its initial parameters and a batch created by PyTorch (a file), and the
+    number of threads."""
 
     model: str
     file: Path
@@ -50,7 +50,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Trained:
-    """An engine that has trained: seconds of the first step, which compiles, and first losses."""
+    """An engine after its first steps: seconds of the first, which compiles, and first losses."""
 
     cold_seconds: float
     losses: tuple[float, ...]
@@ -144,7 +144,7 @@ def serve(connection: Connection, engine: str, task: Task) -> None:
 
 
 def _mean(step: Step, seconds: float, threads: int) -> float:
-    """Seconds of a step, the mean over a round, after one that refills the caches."""
+    """Seconds of a step, the mean over a round, after a warm-up step."""
     step()
     count, start = 0, seconds_of(threads)
     while (elapsed := seconds_of(threads) - start) < seconds or not count:

@@ -45,7 +45,7 @@ def _cnn(p: Parameters, stats: Parameters, x: Any) -> tuple[Any, dict[str, Any]]
 
 
 def _norm(p: Parameters, stats: Parameters, made: dict[str, Any], name: str, x: Any) -> Any:
-    """Of a batch; ``made`` takes the running statistics, as PyTorch has them."""
+    """With batch statistics; ``made`` receives the running statistics, as in PyTorch."""
     mean, variance = x.mean((0, 2, 3)), x.var((0, 2, 3))
     count = x.size // x.shape[1]
     for kind, new in (("mean", mean), ("var", variance * count / (count - 1))):

@@ -13,7 +13,7 @@ from modelcc.training import TrainStep
 
 
 class Residual(nn.Module):
-    """Two convolutions with batch norms, and what goes around them."""
+    """A residual block: two convolutions with batch norms, and the shortcut."""
 
     def __init__(self, given: int, made: int, stride: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""First parameters and a batch of a model, as PyTorch makes them, for all engines."""
+"""Initial parameters and a batch of a model, created by PyTorch, for all engines."""
 
 from __future__ import annotations
 

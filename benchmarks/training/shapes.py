@@ -1,4 +1,4 @@
-"""What the models of the comparison have in common, in whatever framework they are written."""
+"""Shapes common to the models of the comparison in all frameworks."""
 
 from __future__ import annotations
 

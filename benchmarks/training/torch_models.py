@@ -1,4 +1,4 @@
-"""The models of the comparison in PyTorch; the others take their parameters."""
+"""The models of the comparison in PyTorch; the others use their parameters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.training.shapes import WIDTHS
 
 
 class Residual(nn.Module):
-    """Two convolutions with batch norms, and what goes around them."""
+    """A residual block: two convolutions with batch norms, and the shortcut."""
 
     def __init__(self, given: int, made: int, stride: int) -> None:
         super().__init__()

@@ -48,7 +48,7 @@ def main(
 
 
 def make(wanted: dict[Path, tuple[Model, int | None]], seed: int, console: Console) -> None:
-    """Exports the models, checks each against torch, and notes them in the folder's index."""
+    """Exports the models, checks each against torch, and adds them to the folder's index."""
     with Progress(console=console) as progress:
         task = progress.add_task("models", total=len(wanted))
         for path, (model, batch) in wanted.items():

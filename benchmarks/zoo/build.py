@@ -60,7 +60,7 @@ def _side(model: Model) -> int:
 
 @torch.no_grad()
 def _spread(module: nn.Module) -> None:
-    """Moves scales and shifts off the one and zero they start at.
+    """Moves scales and shifts away from their initial one and zero.
 
     Initial values hide mistakes (a forgotten shift, a residual branch scaled by zero), and a
     trained model has none of them.
@@ -78,7 +78,8 @@ def _spread(module: nn.Module) -> None:
 
 @torch.no_grad()
 def _calibrate(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-    """Sets the batch-norm statistics to those of random inputs, so activations stay in range."""
+    """Sets the batch-norm statistics to those of random inputs, so that activations stay in
+    range."""
     norms = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
     if not norms:
         return

@@ -1,4 +1,4 @@
-"""The list of models the zoo can make. Needs no deep learning framework."""
+"""The list of models in the zoo.  Needs no deep learning framework."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from benchmarks.zoo.records import BATCH, Exporter, Family, Input, Integers, Mod
 
 @dataclass(frozen=True)
 class Size:
-    """The most pixels on a side of an image, tokens of a text, layers of a transformer, and words
-    that a decoder knows."""
+    """Upper bounds of image sides in pixels, tokens of a text, layers of a transformer, and a
+    decoder's vocabulary."""
 
     pixels: int
     tokens: int
@@ -22,9 +22,9 @@ class Size:
 WHOLE = Size(pixels=640, tokens=128, layers=16, words=50257)
 
 LITTLE = Size(pixels=64, tokens=16, layers=2, words=32003)
-"""As many words as kernels can see the table of on any device: WebGPU has 128 MiB of a tensor.
+"""The vocabulary is limited by its table on any device: WebGPU allows 128 MiB per tensor.
 
-A prime number, as GPT-2's has no tile that divides it."""
+A prime number: like GPT-2's, no tile divides it."""
 
 
 def _image(channels: int, height: int, width: int) -> tuple[Input, ...]:
@@ -93,7 +93,7 @@ def _models(size: Size) -> tuple[Model, ...]:
         _timm("efficientnet_b0", size),
         Model("lstm", "layers", "lstm", (Input("input", (BATCH, 64, 128)),)),
         _pixels("unet", min(256, size.pixels)),
-        _timm("vgg16", WHOLE),  # fewer pixels have another architecture
+        _timm("vgg16", WHOLE),  # fewer pixels change the architecture
         _timm("densenet121", size),
         _timm("convnext_tiny", size),
         _timm("vit_base_patch16_224", size),
@@ -112,7 +112,7 @@ SMALL = tuple(
     for less, whole in zip(_models(LITTLE), MODELS, strict=True)
     if less != whole
 )
-"""Those of :data:`MODELS` that are large, with less to do: for devices that are slow."""
+"""Reduced versions of large :data:`MODELS`, for slow devices."""
 
 LONG = (
     replace(
@@ -121,12 +121,12 @@ LONG = (
         inputs=(_tokens(512, 32000),),
     ),
 )
-"""More of one, for devices that are fast."""
+"""A longer variant, for fast devices."""
 
 QUICK = (
     *(model.name for model in SMALL), "mlp", "mnist_cnn", "ds_cnn", "autoencoder", "lstm",
 )  # fmt: skip
-"""File stems of what such a device does in a minute each."""
+"""File stems of models that such a device runs in a minute each."""
 
 
 STANDARD = (*(model.name for model in MODELS), "resnet50_b8", "bert_base_b8")
@@ -136,7 +136,7 @@ SHORT = (
     "mlp", "autoencoder", "ds_cnn", "mnist_cnn", "lstm", "mobilenetv2_100", "efficientnet_b0",
     "resnet50", "distilbert",
 )  # fmt: skip
-"""File stems of one that takes a few minutes."""
+"""File stems of a comparison that takes a few minutes."""
 
 
 def variant(stem: str) -> tuple[Model, int | None]:
@@ -151,7 +151,7 @@ def variant(stem: str) -> tuple[Model, int | None]:
 
 
 def find(name: str) -> Model:
-    """The model called `name`; KeyError names the ones there are."""
+    """The model called `name`; KeyError lists the available ones."""
     for model in (*MODELS, *SMALL, *LONG):
         if model.name == name:
             return model

@@ -1,4 +1,4 @@
-"""From a torch module to a checked ONNX file, and the index of a folder of them."""
+"""Export of a torch module to a checked ONNX file, and the index of a folder of them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _dynamo(
 def check(model: Model, module: nn.Module, path: Path, batch: int | None) -> float:
     """Runs the file on onnxruntime against torch; returns the relative error.
 
-    ValueError where they disagree by more than `TOLERANCE`.
+    ValueError if they differ by more than `TOLERANCE`.
     """
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     worst = 0.0

@@ -22,7 +22,7 @@ from benchmarks.zoo.records import Integers, Model
 ATTENTION = "eager"
 
 LOWEST = torch.finfo(torch.float32).min
-"""What a mask adds to a score that must not be seen.
+"""The additive mask of hidden scores.
 
 Masks of the decoders are given in this prepared form: deriving them from token masks costs the
 exported graph some fifty nodes of shape arithmetic.

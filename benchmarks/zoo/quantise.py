@@ -1,4 +1,4 @@
-"""Quantised variants of the zoo's models, made by onnxruntime.quantization."""
+"""Quantised variants of the zoo's models, by onnxruntime.quantization."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CALIBRATION_RUNS = 4
 
 
 class RandomFeeds(CalibrationDataReader):
-    """The model's random inputs, each of another seed."""
+    """The model's random inputs, each with another seed."""
 
     def __init__(self, model: Model, runs: int) -> None:
         self._feeds: Iterator[dict[str, Any]] = (dict(model.feeds(seed, 1)) for seed in range(runs))

@@ -1,4 +1,4 @@
-"""What the zoo knows about a model: where it comes from and what it is fed. Needs NumPy only."""
+"""Records of models in the zoo: origin and inputs.  Needs NumPy only."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Literal
 import numpy as np
 
 BATCH = "batch"
-"""Name of the only symbolic dimension a zoo model has."""
+"""Name of the only symbolic dimension of zoo models."""
 
 Dimension = int | str
 Family = Literal["timm", "layers", "transformers"]
 
 Exporter = Literal["torchscript", "dynamo"]
-"""Both exporters of torch.onnx are in wide use, and write rather different graphs."""
+"""Both exporters of torch.onnx are in wide use, and emit rather different graphs."""
 
 
 @dataclass(frozen=True)

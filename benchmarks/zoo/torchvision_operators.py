@@ -1,4 +1,4 @@
-"""Lets torchvision be imported next to a torch it was not built for.
+"""Makes torchvision importable with a torch it was not built for.
 
 timm and transformers import torchvision, whose import looks two operators up. A CUDA wheel of
 torchvision next to a CPU torch cannot load the library that defines them; no model here uses them.
