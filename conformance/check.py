@@ -1,4 +1,4 @@
-"""One case: compiled, run, and compared as the suite compares."""
+"""One case: compiled, run, and compared as in the suite."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from modelcc import driver, onnx_backend
 from modelcc.frontends.kit.errors import UnsupportedModel
 
 RANDOM = frozenset({"Bernoulli", "RandomUniformLike", "RandomNormalLike", "Multinomial"})
-"""Operators whose results the standard does not fix, not even for a seed."""
+"""Operators whose results the standard does not define, not even for a seed."""
 
-assert driver  # loaded here, so that processes which are forked share it
+assert driver  # loaded here, so that forked processes share it
 
 OPTIONAL = MappingProxyType({"ImageDecoder": "PIL"})
-"""Operators that take an optional package, by the name it is imported by."""
+"""Operators that need an optional package, by its import name."""
 
 State = Literal["compiled", "specialised", "skipped", "failed"]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case; ``reason`` says why it failed or was skipped, ``seconds`` how long
-    it took.
+    """The outcome of a case; ``reason`` says why it failed or was skipped, ``seconds`` is its
+    duration.
 
-    Random numbers, which the standard leaves to each implementation, are compared by type and
-    shape only; ``random`` tells so.
+    Random numbers, which the standard leaves to each implementation, are compared by type and shape
+    only; ``random`` marks them.
     """
 
     name: str
@@ -46,8 +46,8 @@ class Outcome:
 
 
 def check(case: Case, target: str = "native") -> Outcome:
-    """On ``target``: ``compiled`` if one compilation served every data set, ``specialised`` if it
-    took one for each set of values of small inputs, ``skipped`` if it needs a package that is not
+    """On ``target``: ``compiled`` if one compilation served every data set, ``specialised`` if
+    there was one per set of values of small inputs, ``skipped`` if a required package is not
     installed, else ``failed``."""
     loaded = case.load()
     missing = missing_packages(loaded.model)
@@ -72,7 +72,7 @@ def check(case: Case, target: str = "native") -> Outcome:
 
 
 def missing_packages(model: ModelProto) -> list[str]:
-    """Optional packages that the model's operators need and this Python lacks."""
+    """Optional packages that the model's operators need and that are not installed."""
     wanted = {OPTIONAL[n.op_type] for n in model.graph.node if n.op_type in OPTIONAL}
     return sorted(name for name in wanted if find_spec(name) is None)
 
@@ -83,7 +83,8 @@ def _form(value: Any) -> tuple[Any, ...]:
 
 
 def assert_agree(expected: Sequence[Any], results: Sequence[Any], case: Case) -> None:
-    """As the suite compares, and sequences element by element: it takes no scalars in them."""
+    """Compares as in the suite, and sequences element by element: it does not support scalars in
+    them."""
     assert len(expected) == len(results), f"{len(results)} results for {len(expected)}"
     for wanted, found in zip(expected, results, strict=True):
         if isinstance(wanted, list):
@@ -102,7 +103,7 @@ def _prepared(model: ModelProto, target: str) -> tuple[Any, State]:
 
 
 def attempt(case: Case, target: str = "native") -> Outcome:
-    """The outcome, whatever goes wrong."""
+    """The outcome, including any exception."""
     try:
         with np.errstate(all="ignore"):
             return check(case, target)
@@ -111,7 +112,7 @@ def attempt(case: Case, target: str = "native") -> Outcome:
 
 
 def reason(error: BaseException) -> str:
-    """The kind of an error and what it says, in one line."""
+    """The type and message of an error, in one line."""
     if isinstance(error, AssertionError):
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         return f"wrong result: {'; '.join(lines[:4])}"[:300]

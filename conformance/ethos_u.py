@@ -23,7 +23,7 @@ from modelcc.subsets.verdict import NodeVerdict, check_model
 
 @dataclass(frozen=True)
 class Difference:
-    """An operator of which Vela says something else."""
+    """An operator on which Vela's verdict differs."""
 
     model: str
     node: NodeVerdict
@@ -38,7 +38,7 @@ class Difference:
 def compared(
     data: bytes, name: str, target: str, folder: Path
 ) -> tuple[int, tuple[Difference, ...]]:
-    """How many operators there are, and those of which Vela says something else."""
+    """The number of operators, and those on which Vela's verdict differs."""
     written, _ = named_apart(data)
     nodes = check_model(read_model(written, name), SUBSETS[target]).nodes
     verdict = run_vela(written, target, folder)
@@ -50,13 +50,13 @@ def compared(
 def _of_vela(node: NodeVerdict, verdict: VelaVerdict) -> str:
     if verdict.refused:
         return f"refuses the model ({verdict.refused})"
-    kinds = {node.operator, "None"}  # what Vela calls operators that it does not know
+    kinds = {node.operator, "None"}  # Vela's name of unknown operators
     left = node.result in verdict.results if node.result else bool(kinds & verdict.kinds)
     return "leaves it" if left else "takes it"
 
 
 def models(folder: Path | None) -> Iterator[tuple[str, bytes]]:
-    """Names and bytes: of a folder's files, or generated ones."""
+    """Names and bytes: of a folder's files, or generated models."""
     if folder is None:
         yield from generated()
         return

@@ -40,7 +40,7 @@ def convolution(
     s: Pair = (1, 1), d: Pair = (1, 1), same: bool = True, batch: int = 1, dtype: str = "int8",
     weights: str = "int8", bias: str = "int32", fill: int | None = None, **quantization: Any,
 ) -> bytes:  # fmt: skip
-    """A convolution; ``fill`` is what all its weights are."""
+    """A convolution; ``fill`` is the value of all its weights."""
     into, out = channels
     shape = (1, *k, out) if depthwise else (out, *k, into)
     values = _random(shape, weights) if fill is None else np.full(shape, fill, weights)
@@ -286,7 +286,7 @@ def _upsampled(size: Pair, to: Sequence[int], k: Pair, s: Pair, same: bool) -> b
 
 
 def _parameters() -> Iterator[Case]:
-    """Scales, zero points and extents that are missing or odd."""
+    """Missing or unusual scales, zero points and extents."""
     plain = T((1, 4), "int8", 0.1)
     odd = {
         "no scale": T((1, 4)), "scales along an axis": T((1, 4), "int8", [0.1] * 4, [0] * 4, 1),

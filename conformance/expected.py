@@ -1,4 +1,4 @@
-"""Failures that are expected, each with its reason; an entry that is no longer true is an error."""
+"""Expected failures, each with its reason; an entry that no longer fails is an error."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ FILE = Path(__file__).parent / "expected_failures.toml"
 
 
 def read(path: Path = FILE) -> dict[str, str]:
-    """The reason of every expected failure, by name of the case."""
+    """The reason of every expected failure, by case name."""
     table: dict[str, list[str]] = tomllib.loads(path.read_text("utf-8"))
     return {name: reason for reason, names in table.items() for name in names}
 
 
 def write(reasons: Mapping[str, str], path: Path = FILE) -> None:
-    """The file with these reasons, names in order."""
+    """Writes the file with these reasons, sorted by name."""
     blocks: list[str] = []
     for reason in sorted(set(reasons.values())):
         names = sorted(name for name, own in reasons.items() if own == reason)
@@ -28,7 +28,7 @@ def write(reasons: Mapping[str, str], path: Path = FILE) -> None:
 
 
 def unexpected(outcomes: Sequence[Outcome], expected: Mapping[str, str]) -> list[str]:
-    """One line for each failure that was not expected and each success that was not."""
+    """One line for each unexpected failure and each unexpected success."""
     lines: list[str] = []
     for outcome in outcomes:
         failed = outcome.state == "failed"
@@ -40,6 +40,6 @@ def unexpected(outcomes: Sequence[Outcome], expected: Mapping[str, str]) -> list
 
 
 def without_passed(outcomes: Sequence[Outcome], expected: Mapping[str, str]) -> dict[str, str]:
-    """What is left to expect after this run."""
+    """The expected failures that remain after this run."""
     passed = {outcome.name for outcome in outcomes if outcome.state not in ("failed", "skipped")}
     return {name: reason for name, reason in expected.items() if name not in passed}

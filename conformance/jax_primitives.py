@@ -24,14 +24,14 @@ from modelcc.frontends.kit.errors import UnsupportedModel
 from modelcc.ir.types import Array
 
 TOLERANCES = MappingProxyType({"f8": 1e-8, "f4": 1e-4, "f2": 1e-2})
-"""Relative errors that are accepted; an eighth of the value of what is narrower."""
+"""Accepted relative errors; an eighth for narrower types."""
 NARROW = 0.125
 SECONDS = 60
 
 
 def harnesses() -> list[Any]:
-    """The cases that jax has an implementation of on processors, by name: jax makes them from sets,
-    which have another order in each process."""
+    """The cases that jax implements on CPUs, sorted by name: jax generates them from sets, whose
+    order differs between processes."""
     module: Any = import_module("jax._src.internal_test_util.test_harnesses")
     found = [harness for harness in module.all_harnesses if harness.filter("cpu")]
     return sorted(found, key=lambda harness: str(harness.fullname))
@@ -53,7 +53,7 @@ def outcome(harness: Any) -> tuple[str, str]:
 
 
 def difference(found: Array, wanted: Array) -> str:
-    """How two results differ; nothing if they agree."""
+    """How two results differ; empty if they agree."""
     if (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
         return f"{found.dtype}{found.shape} for {wanted.dtype}{wanted.shape}"
     wrong = found != wanted if wanted.dtype.kind in "iub" else _far(found, wanted)
@@ -74,7 +74,7 @@ def _far(found: Array, wanted: Array) -> Array:
 
 
 def _far_apart(found: Array, wanted: Array) -> Array:
-    """Complex numbers of which a part is, unless they are near for their size."""
+    """Complex numbers with a differing part, unless they are close relative to their magnitude."""
     half = f"f{wanted.dtype.itemsize // 2}"
     a, b = (x.reshape(*x.shape, 1).view(half) for x in (found, wanted))
     with np.errstate(all="ignore"):
@@ -83,7 +83,7 @@ def _far_apart(found: Array, wanted: Array) -> Array:
 
 
 def timed(harness: Any) -> tuple[str, str]:
-    """:func:`outcome`, errors among them, within ``SECONDS``."""
+    """:func:`outcome`, including errors, within ``SECONDS``."""
 
     def late(signum: int, frame: FrameType | None) -> None:
         raise TimeoutError(f"more than {SECONDS} s")
@@ -99,9 +99,9 @@ def timed(harness: Any) -> tuple[str, str]:
 
 
 def run(cases: Sequence[Any], path: Path) -> Iterator[tuple[str, ...]]:
-    """Outcomes of the cases that ``path`` has none of, which are added to it one by one.
+    """Outcomes of the cases that are not in ``path`` yet, to which they are appended one by one.
 
-    A case that ended the process before is a crash.
+    A case during which the process ended before is a crash.
     """
     known = {json.loads(line)[0] for line in path.read_text().splitlines()} if path.exists() else ()
     with path.open("a") as file:

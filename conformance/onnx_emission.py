@@ -35,11 +35,11 @@ from modelcc.options import Options
 
 _STATE: Any = import_module("onnxruntime.capi.onnxruntime_pybind11_state")
 NO_KERNEL = (_STATE.NotImplemented, _STATE.InvalidGraph)
-"""What onnxruntime raises where it lacks a kernel for an element type."""
+"""Raised by onnxruntime if it lacks a kernel for an element type."""
 
 
 def run_model(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
-    """Results by onnxruntime, without its optimisations."""
+    """Results of onnxruntime, without its optimisations."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -50,9 +50,9 @@ def run_model(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]
 
 
 def difference(found: Array, wanted: Array) -> str:
-    """How a result differs from the wanted one; empty if it does not."""
+    """How a result differs from the expected one; empty if it does not."""
     if wanted.dtype.itemsize == found.dtype.itemsize == 1 and wanted.dtype.kind == "V":
-        found = found.view(wanted.dtype)  # onnxruntime gives floats of 8 bits as bytes
+        found = found.view(wanted.dtype)  # onnxruntime returns 8-bit floats as bytes
     if found.shape != wanted.shape or found.dtype != wanted.dtype:
         return f"{found.dtype}{list(found.shape)} for {wanted.dtype}{list(wanted.shape)}"
     if not dtype_of(wanted).is_float:
@@ -119,7 +119,7 @@ def _run_ops(only: str) -> None:
 
 
 def difference_of(graph: Graph, found: Sequence[Array], feeds: Mapping[str, Array]) -> float:
-    """The greatest difference from the interpreter, relative to the greatest element."""
+    """The largest difference from the interpreter, relative to the largest element."""
     wanted = interpret(graph, feeds)
     return max(
         float(np.max(np.abs(a.astype(np.float64) - b)) / max(np.max(np.abs(b)), 1e-30))

@@ -1,4 +1,4 @@
-"""What a run of the suite amounts to, as Markdown and JSON."""
+"""Results of a run of the suite, as Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def counts(outcomes: Sequence[Outcome]) -> dict[str, int]:
 
 
 def to_json(outcomes: Sequence[Outcome], suite: str) -> str:
-    """Everything, with each case's outcome."""
+    """All results, with each case's outcome."""
     ordered = sorted(outcomes, key=lambda o: (o.kind, o.name))
     found = {"suite": suite, "cases": len(outcomes), **counts(outcomes)}
     return json.dumps({**found, "outcomes": [asdict(o) for o in ordered]}, indent=1) + "\n"

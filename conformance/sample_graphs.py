@@ -1,4 +1,4 @@
-"""Every op of the catalogue on its samples as a graph of its own."""
+"""Every op of the catalogue on its samples as a separate graph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from modelcc.ops.samples import arrays, sizes
 
 
 def cases() -> Iterator[tuple[Op, int, bool]]:
-    """Each op as its sample of a number has it, with numbers and with names for extents."""
+    """Each op with its samples by number, with static and with named extents."""
     for kind in MCC.ops:
         for number, sample in enumerate(kind.samples):
             op = kind(**sample.attributes)
@@ -26,7 +26,7 @@ def cases() -> Iterator[tuple[Op, int, bool]]:
 
 
 def sample_graph(op: Op, sample: Sample) -> tuple[Graph, Mapping[str, Array]]:
-    """The op alone, and inputs for it; operands of the sample that are arrays are constants."""
+    """The op alone, and inputs for it; array operands of the sample are constants."""
     dims = dict.fromkeys(op.binds, DIM)
     build, feeds, names = GraphBuilder("sample", dims), dict[str, Array](), list[str]()
     for n, (given, value) in enumerate(zip(sample.operands, arrays(op, sample), strict=True)):

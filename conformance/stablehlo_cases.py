@@ -1,8 +1,8 @@
 """``python -m conformance.stablehlo_cases FOLDER``: cases of the StableHLO repository, compiled.
 
 FOLDER is a checkout of openxla/stablehlo.  Functions of ``stablehlo/tests/interpret`` and modules
-of ``stablehlo/testdata`` compute their results and say what these must be; those of ``dynamic``
-take arguments, and must agree with what jax computes of them for a named size of 3.
+of ``stablehlo/testdata`` compute their results and check them; those of ``dynamic`` take arguments,
+and must agree with jax for a named size of 3.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ PROBED = re.compile(r"check\.expect_serialized_eq (%\w+), .* : (.*)")
 NEARLY = re.compile(r"expect_(?:almost|close)|check\.(?:almost|expect_close)")
 TOLERANCE = re.compile(r"tolerance = ([\d.]+)")
 SIZE = 3
-"""The extent that is named in cases with arguments."""
+"""The value of named extents in cases with arguments."""
 
 
 def cases(folder: Path) -> Iterator[tuple[str, str]]:
-    """Name and text of each module that checks something."""
+    """Name and text of each module with checks."""
     testdata = folder / "stablehlo" / "testdata"
     for path in sorted(testdata.rglob("*.mlir")):
         name = path.relative_to(testdata).with_suffix("").as_posix()
@@ -53,7 +53,7 @@ def cases(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def returning(text: str) -> str:
-    """A function that returns what it checks, and what that must be, in pairs."""
+    """A function that returns the checked values and their expected ones, in pairs."""
     pairs: list[tuple[str, str]] = []
 
     def constant(match: re.Match[str]) -> str:
@@ -82,7 +82,7 @@ def returning(text: str) -> str:
 
 
 def checked(module: HloModule) -> HloModule:
-    """``main`` results in the operands of its checks, which are left out."""
+    """``main`` returns the operands of its checks, which are removed."""
     main, results = module.main, list[int]()
     kept = list(main.body.operations)
     for op in main.body.operations:
@@ -102,8 +102,8 @@ def checked(module: HloModule) -> HloModule:
 def outcome(text: str) -> tuple[str, str]:
     """``ok``, ``folded``, ``unsupported``, ``wrong``, ``error`` or ``unreadable``, and why.
 
-    Constants are given at run time, so that what is tested is compiled code; ``folded`` is right,
-    but has to know them.
+    Constants are passed at run time, so that compiled code is tested; ``folded`` is correct, but
+    needs them at compile time.
     """
     try:
         module = checked(read_text(text))
@@ -125,7 +125,7 @@ def outcome(text: str) -> tuple[str, str]:
 
 
 def _computed(module: HloModule) -> tuple[str, list[Array]]:
-    """``ok`` and what compiled code gives; ``folded`` if it must know the module's constants."""
+    """``ok`` and the results of compiled code; ``folded`` if it needs the module's constants."""
     kind, (wide, given) = "ok", opened(module)
     try:
         graph = convert(wide, module_inputs(wide, {}))
@@ -137,7 +137,8 @@ def _computed(module: HloModule) -> tuple[str, list[Array]]:
 
 
 def opened(module: HloModule) -> tuple[HloModule, Sequence[Array]]:
-    """The constants of ``main`` as arguments, but for those that results must be, and these."""
+    """The module with constants of ``main`` as arguments, except expected results, and their
+    values."""
     main, given, kept = module.main, dict[int, tuple[ValueType, Array]](), list[Operation]()
     for op in main.body.operations:
         found = _contents(op, module)
@@ -155,7 +156,7 @@ def opened(module: HloModule) -> tuple[HloModule, Sequence[Array]]:
 
 
 def _contents(op: Operation, module: HloModule) -> list[Array | None]:
-    """Results of an operation, if it is a constant or the call of a function of constants."""
+    """Results of an operation, if it is a constant or a call of a function of constants."""
     if op.name == "stablehlo.constant":
         value, (type,) = op.attributes["value"], op.types
         shape = tuple(extent or 0 for extent in type.shape)
@@ -172,7 +173,8 @@ def _contents(op: Operation, module: HloModule) -> list[Array | None]:
 
 
 def _near(found: Array, wanted: Array, text: str) -> bool:
-    """Whether that is near enough for a case that says so, by its own tolerance or StableHLO's."""
+    """Whether results are close enough for an approximate check, by its own tolerance or
+    StableHLO's."""
     asked = TOLERANCE.search(text)
     tolerance = float(asked[1]) if asked else 1e-3
     same = found.shape == wanted.shape and found.dtype == wanted.dtype
@@ -183,7 +185,7 @@ def _near(found: Array, wanted: Array, text: str) -> bool:
 
 
 def compared(text: str, module: HloModule) -> tuple[str, str]:
-    """The same against jax: leading arguments that are i64 scalars are named sizes."""
+    """The same against jax: leading i64 scalar arguments are named sizes."""
     generator, args = np.random.default_rng(0), list[Array]()
     sizes = 0
     for given in module.main.body.types:

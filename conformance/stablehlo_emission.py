@@ -36,7 +36,7 @@ REFINED = (
 
 
 def run_text(text: str, args: Sequence[Array]) -> list[Array]:
-    """Results of ``main`` by jax's CPU; jax's own exception if it refuses."""
+    """Results of ``main`` on jax's CPU backend; jax's own exception if it fails."""
     jax: Any = import_module("jax")
     ir: Any = import_module("jaxlib.mlir.ir")
     mlir: Any = import_module("jax.interpreters.mlir")
@@ -56,7 +56,7 @@ def run_text(text: str, args: Sequence[Array]) -> list[Array]:
 
 
 def _refine(module: Any, args: Sequence[Array]) -> None:
-    """Shapes in place of named extents, as jax does for exported functions."""
+    """Static shapes in place of named extents, as in jax for exported functions."""
     ir: Any = import_module("jaxlib.mlir.ir")
     mlir: Any = import_module("jax.interpreters.mlir")
     import_module("jaxlib.mlir.dialects.stablehlo").register_stablehlo_passes()
@@ -99,7 +99,7 @@ def _run_ops(only: str) -> None:
 
 
 def _run_model(path: Path) -> None:
-    """Times and the greatest difference from the interpreter, relative to the greatest element."""
+    """Timings and the largest difference from the interpreter, relative to the largest element."""
     start = perf_counter()
     graph = import_model(path, Options())
     text = stablehlo_text(graph)

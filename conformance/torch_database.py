@@ -15,19 +15,19 @@ from torch.testing._internal.opinfo.core import DecorateInfo
 from torch.utils import _pytree as pytree
 
 PASSED = "passed"
-"""What reasons begin with if results are right."""
+"""Prefix of reasons of correct results."""
 WIDE = f"{PASSED}, as with 64 bits, from which eager's 32 are about as far or farther"
 REFUSED = "refused by torch"
-"""What reasons begin with if torch does not hand the sample over to anyone."""
+"""Prefix of reasons if torch itself fails on the sample."""
 DTYPES = (torch.float32, torch.int64, torch.bool, torch.complex64)
-"""The first of these that an entry has is the one that is tried."""
+"""The first of these that an entry supports is tested."""
 
 Tensors = Sequence[torch.Tensor]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of sample ``index`` of an entry: ``reason`` starts with the kind of it."""
+    """The outcome of sample ``index`` of an entry: ``reason`` starts with its kind."""
 
     entry: str
     index: int
@@ -44,14 +44,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Share:
-    """One sample in ``of`` of each entry, from number ``first`` on, but those ``known``."""
+    """One sample in ``of`` of each entry, from number ``first`` on, except ``known`` ones."""
 
     of: int = 1
     first: int = 0
     known: frozenset[tuple[str, int]] = frozenset()
 
     def chosen(self, name: str, made: Sequence[Any]) -> list[tuple[int, Any]]:
-        """Samples of an entry with their places; of ``of`` or fewer it is one."""
+        """Samples of an entry with their indices; one if there are ``of`` or fewer."""
         start = self.first % max(1, min(self.of, len(made)))
         some = ((i, made[i]) for i in range(start, len(made), self.of))
         return [(i, sample) for i, sample in some if (name, i) not in self.known]
@@ -59,13 +59,13 @@ class Share:
 
 @dataclass(frozen=True)
 class Half:
-    """One way to try an entry: ``attempt`` tells the outcome of some samples in one graph."""
+    """One way to test an entry: ``attempt`` returns the outcome of some samples in one graph."""
 
     attempt: Callable[[Any, Sequence[Any]], str]
     gradients: bool
 
     def entries(self, pattern: str) -> list[Any]:
-        """Entries with a type that is tried, whose names match."""
+        """Entries with a tested dtype, whose names match."""
         names = re.compile(pattern)
         return [op for op in database.op_db if names.search(label(op)) and self._tried(op)]
 
@@ -75,7 +75,7 @@ class Half:
         return dtype_of(op) is not None
 
     def samples(self, op: Any, share: Share) -> list[tuple[int, Any]]:
-        """Some samples, with their places."""
+        """Some samples, with their indices."""
         torch.manual_seed(0)
         dtype = torch.float32 if self.gradients else dtype_of(op)
         made = op.sample_inputs("cpu", dtype, requires_grad=self.gradients)
@@ -83,19 +83,20 @@ class Half:
 
 
 FREE = re.compile(r"svd$|eigh$|eig$")
-"""Entries whose results are vectors of any sign; samples say what of them is certain."""
+"""Entries whose results are vectors of arbitrary sign; samples define which of them are
+compared."""
 
 
 UNORDERED = re.compile(r"linalg\.eig(vals)?$")
-"""Entries whose results come in any order; their vectors are free, too."""
+"""Entries whose results have arbitrary order; their vectors are arbitrary, too."""
 
 
 class Wrapped(torch.nn.Module):
     """An operator called with some samples, whose tensors are inputs."""
 
     def __init__(self, op: Any, samples: Sequence[Any], gradients: bool = False) -> None:
-        """``gradients``: only of what each sample says that it has gradients to speak of; nor is
-        more compared of what is ``FREE``."""
+        """``gradients``: only of outputs that each sample declares differentiable; nor are others
+        compared for ``FREE`` ones."""
         super().__init__()
         calls = [((s.input, *s.args), s.kwargs) for s in samples]
         self._leaves, self._spec = pytree.tree_flatten(calls)
@@ -105,18 +106,18 @@ class Wrapped(torch.nn.Module):
         self._chosen = [s.output_process_fn_grad for s in samples] if partly else None
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
-        """Copies of those of the samples."""
+        """Copies of the samples' tensors."""
         given = (x for x in self._leaves if isinstance(x, torch.Tensor))
         return tuple(x.detach().clone().requires_grad_(x.requires_grad) for x in given)
 
     def widened(self) -> Wrapped:
-        """The same with 64 bits in place of 32."""
+        """The same with 64-bit in place of 32-bit types."""
         wide = copy.copy(self)
         wide._leaves = [_wide(x) for x in self._leaves]
         return wide
 
     def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
-        given = iter(x.clone() for x in tensors)  # what changes its operand changes a copy
+        given = iter(x.clone() for x in tensors)  # in-place operators mutate a copy
         whole = [next(given) if isinstance(x, torch.Tensor) else x for x in self._leaves]
         calls = pytree.tree_unflatten(whole, self._spec)
         results = [self._op(*args, **kwargs) for args, kwargs in calls]
@@ -128,7 +129,7 @@ class Wrapped(torch.nn.Module):
 
 
 def _in_order(found: Any) -> Any:
-    """Eigenvalues, and what goes with them, in one order."""
+    """Eigenvalues, and associated results, in canonical order."""
     values, *others = found if isinstance(found, tuple) else (found,)
     order = (values.real + values.imag / 2).argsort(-1)
     own = [torch.take_along_dim(y, order[..., None, :], -1) for y in others]
@@ -147,27 +148,27 @@ def label(op: Any) -> str:
 
 
 def dtype_of(op: Any) -> torch.dtype | None:
-    """The type that an entry is tried with."""
+    """The dtype that an entry is tested with."""
     return next((d for d in DTYPES if d in op.supported_dtypes("cpu")), None)
 
 
 def judged(op: Any, ours: Tensors, theirs: Tensors, wide: Callable[[], Tensors]) -> str:
-    """The outcome for results by the entry's tolerance, or if those of ``wide`` are so by it, or
-    at most twice as far as eager's."""
+    """The outcome by the entry's tolerance, or if the error against ``wide`` is within it, or at
+    most twice eager's."""
     unequal = difference(op, ours, theirs)
     if not unequal:
         return PASSED
     try:
         exact = zip(wide(), theirs, strict=True)
         best = [w.to(y.dtype) if y.is_floating_point() else y for w, y in exact]
-    except Exception:  # torch raises whatever it likes
+    except Exception:  # torch may raise anything
         return f"wrong: {unequal}"
     near = not difference(op, ours, best) or _error(ours, best) <= 2 * _error(theirs, best)
     return WIDE if near else f"wrong: {unequal}"
 
 
 def _error(found: Tensors, exact: Tensors) -> float:
-    """The greatest; infinite where one is a number and the other is not."""
+    """The largest error; infinite where only one is NaN."""
     apart = [(x.double() - y.double()).abs() for x, y in zip(found, exact, strict=True)]
     alike = [(x == y) | (x.isnan() & y.isnan()) for x, y in zip(found, exact, strict=True)]
     worst = [d[~same] for d, same in zip(apart, alike, strict=True)]
@@ -193,7 +194,7 @@ def _dense(x: torch.Tensor) -> torch.Tensor:
 
 
 def tolerance(op: Any, dtype: torch.dtype) -> dict[str, float]:
-    """The largest that the entry's decorators ask for; none for torch's defaults."""
+    """The largest tolerance of the entry's decorators; empty for torch's defaults."""
     found = list(_overrides(op, dtype))
     default = 1.3e-6 if dtype == torch.float32 else 1e-7
     if not found or not dtype.is_floating_point:
@@ -210,5 +211,5 @@ def _overrides(op: Any, dtype: torch.dtype) -> Iterator[Any]:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in brief."""
+    """The first line of an error message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -27,7 +27,7 @@ class Seen:
         self.graphs.append(parts)
 
     def elsewhere(self) -> str:
-        """What PyTorch ran, in words; empty if all was compiled."""
+        """Operators that PyTorch ran, as text; empty if all were compiled."""
         names = sorted({p.operator for graph in self.graphs for p in graph.problems})
         if counters["graph_break"] or not self.graphs:
             names.append("what Dynamo does not trace")
@@ -41,7 +41,7 @@ def attempt(op: Any, some: Sequence[Any]) -> str:
         warnings.simplefilter("ignore")
         try:
             expected = differentiated(module, module.tensors())
-        except Exception as error:  # torch raises whatever it likes
+        except Exception as error:  # torch may raise anything
             return f"{REFUSED}: {first_line(error)}"
         seen = Seen()
         outcome = _compiled(op, module, expected, seen)
@@ -54,7 +54,7 @@ def attempt(op: Any, some: Sequence[Any]) -> str:
 
 
 def _compiled(op: Any, module: Wrapped, expected: Tensors, seen: Seen | None) -> str:
-    """By modelcc, or to compare with by PyTorch's own tracing without a compiler."""
+    """By modelcc, or as a reference by PyTorch's own tracing without a compiler."""
     torch.compiler.reset()
     counters.clear()
     backend: Any = "aot_eager"
@@ -80,7 +80,7 @@ def _wide(module: Wrapped) -> Tensors:
 
 
 def differentiated(function: Callable[..., Tensors], inputs: Tensors) -> list[torch.Tensor]:
-    """Results, and gradients of all inputs for random ones of the results; 0 where none comes."""
+    """Results, and gradients of all inputs for random output gradients; 0 for unused ones."""
     torch.manual_seed(0)
     results = list(function(*inputs))
     smooth = [y for y in results if y.requires_grad]
@@ -97,7 +97,7 @@ def differentiated(function: Callable[..., Tensors], inputs: Tensors) -> list[to
 
 
 def _random(like: torch.Tensor) -> torch.Tensor:
-    """The same numbers however ``like`` lies in memory and of however many bits it is."""
+    """The same numbers whatever the layout and width of ``like``."""
     dtype = torch.complex64 if like.is_complex() else torch.float32
     return torch.randn(like.shape, dtype=dtype).to(like.dtype)
 

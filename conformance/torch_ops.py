@@ -44,16 +44,16 @@ from modelcc.ir.errors import ModelError
 
 RANDOM = f"{PASSED} (random: type and shape)"
 UNINITIALISED = re.compile(r"empty")
-"""Entries whose results have no contents of their own."""
+"""Entries with uninitialised results."""
 CHUNK = 10
-"""Entries that a process has."""
+"""Entries per process."""
 FAMILIES = {
     "UnaryUfuncInfo": "of one operand",
     "BinaryUfuncInfo": "of two operands",
     "ReductionOpInfo": "reductions",
     "ShapeFuncInfo": "shapes",
 }
-"""By the class of an entry that has no namespace."""
+"""Families by the class of entries without a namespace."""
 
 
 def attempt(op: Any, some: Sequence[Any]) -> str:
@@ -69,7 +69,7 @@ def _attempt(op: Any, some: Sequence[Any]) -> str:
     try:
         expected = _eager(module)
         program = torch.export.export(module, module.tensors())
-    except Exception as error:  # torch raises whatever it likes
+    except Exception as error:  # torch may raise anything
         return f"{REFUSED}: {first_line(error)}"
     if not expected:
         return f"{REFUSED}: no tensor comes out"
@@ -93,13 +93,13 @@ def _attempt(op: Any, some: Sequence[Any]) -> str:
 
 
 def _tensor(array: Any) -> torch.Tensor:
-    if array.dtype.name == "bfloat16":  # which torch does not take from NumPy
+    if array.dtype.name == "bfloat16":  # which torch does not accept from NumPy
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
 
 
 def _draws(program: Any) -> bool:
-    """Whether operators draw random numbers, which are others than torch's."""
+    """Whether operators draw random numbers, which differ from torch's."""
     tagged = (getattr(node.target, "tags", ()) for node in program.graph.nodes)
     return any(torch.Tag.nondeterministic_seeded in tags for tags in tagged)
 
@@ -110,7 +110,7 @@ def _eager(module: Wrapped) -> list[torch.Tensor]:
 
 
 def _real(y: torch.Tensor) -> torch.Tensor:
-    """A complex result as ours is: with its parts in a last axis."""
+    """A complex result in our form: with its parts in a last axis."""
     return torch.view_as_real(y.resolve_conj()) if y.is_complex() else y
 
 
@@ -118,7 +118,7 @@ FORWARD = Half(attempt, gradients=False)
 
 
 def tried(half: Half, pattern: str, share: Share, jobs: int) -> Iterator[Outcome]:
-    """What became of all samples, told entry by entry as it is found."""
+    """Outcomes of all samples, yielded entry by entry as they are found."""
     ops = half.entries(pattern)
     chunks = [ops[i : i + CHUNK] for i in range(0, len(ops), CHUNK)]
     with ThreadPoolExecutor(jobs) as pool:
@@ -134,7 +134,7 @@ def _print(own: Sequence[Outcome]) -> None:
 
 
 def family(op: Any) -> str:
-    """The namespace of an entry, else what kind of operator it is."""
+    """The namespace of an entry, else its kind of operator."""
     return op.name.rpartition(".")[0] or FAMILIES.get(type(op).__name__, "others")
 
 
@@ -174,7 +174,7 @@ def main(
 
 
 def _warm() -> None:
-    """Have PyTorch and modelcc load what they load late, once for all processes."""
+    """Makes PyTorch and modelcc load lazy modules, once for all processes."""
     for half in (FORWARD, GRADIENTS):
         op, *_ = half.entries("^add$")
         (_, sample), *_ = half.samples(op, Share())

@@ -1,4 +1,4 @@
-"""What became of torch's operators, as a page, and the page as what it says."""
+"""Outcomes of torch's operators, as a page, and parsing of the page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 WIDE = "passed, as with 64 bits"
 PARTLY = ", in part by PyTorch"
-"""Parts of reasons that are counted."""
+"""Substrings of reasons that are counted."""
 NOTE = "<!-- Made by `python -m conformance.torch_ops --page docs/torch-operators.md`. -->"
 HALVES = ("Forward", "Forward and backward")
 INTRODUCTION = """torch has a database of its operators (`op_db`) with samples of their operands.
@@ -27,7 +27,7 @@ TEXTS = (
 
 
 class Told(Protocol):
-    """An outcome: of which entry, why, and whether that is right or torch's own refusal."""
+    """An outcome: its entry, the reason, and whether it is correct or torch's own failure."""
 
     @property
     def entry(self) -> str: ...
@@ -41,9 +41,9 @@ class Told(Protocol):
 
 @dataclass(frozen=True)
 class Tally:
-    """Entries and samples of a family: all, those that torch itself refuses, and those that pass.
+    """Entries and samples of a family: all, those on which torch itself fails, and those that pass.
 
-    An entry passes if all of its samples do that torch does not refuse.
+    An entry passes if all samples pass on which torch does not fail.
     """
 
     family: str
@@ -59,7 +59,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why some samples of these entries do not pass, or not wholly compiled."""
+    """Why some samples of these entries do not pass, or not entirely compiled."""
 
     samples: int
     reason: str
@@ -68,7 +68,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Section:
-    """One half of the page, of one sample in ``share``."""
+    """One half of the page, for one sample in ``share``."""
 
     share: int
     tallies: tuple[Tally, ...]
@@ -76,7 +76,7 @@ class Section:
 
 
 def section(found: Sequence[Told], families: Mapping[str, str], share: int) -> Section:
-    """What the outcomes of entries say, by their ``families``."""
+    """The outcomes of entries aggregated by their ``families``."""
     names = sorted(set(families[o.entry] for o in found))
     groups = {n: [o for o in found if families[o.entry] == n] for n in names}
     return Section(
@@ -113,7 +113,7 @@ def _reasons(found: Sequence[Told]) -> Iterator[Reason]:
 
 
 def _cell(reason: str) -> str:
-    """A reason that fits into a table, without places in files and numbers that vary."""
+    """A reason shortened for a table, without source locations and varying numbers."""
     plain = re.sub(r" \([^()]*\.py:\d+\)", "", reason).replace("|", "/")
     return re.sub(r"Mismatched elements.*", "", plain).strip()[:160]
 
@@ -157,7 +157,7 @@ def _table(kind: type, rows: Sequence[Tally | Reason]) -> Iterator[str]:
 
 
 def read(page: str) -> tuple[list[Section], str]:
-    """What :func:`text` was given."""
+    """Parses the output of :func:`text`."""
     versions = page.split("Measured with ")[1].split(".\n")[0]
     found: list[Section] = []
     for part in page.split("\n## ")[1:]:

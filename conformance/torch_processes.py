@@ -1,4 +1,4 @@
-"""Entries of torch's database in processes of their own: a crash or a hang costs one sample."""
+"""Entries of torch's database in separate processes: a crash or a hang affects one sample only."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from typing import Any
 from conformance.torch_database import REFUSED, Half, Outcome, Share, first_line, label
 
 SECONDS = 60
-"""Processor time that a sample may take."""
+"""CPU time limit of a sample in seconds."""
 BUSY = 10
-"""How much longer it may take on a machine that others use, too."""
+"""Wall time limit relative to the CPU time limit, for loaded machines."""
 TOGETHER = 8
-"""Samples that are compiled at once, and one by one only where that fails."""
+"""Samples compiled together; individually only if that fails."""
 
 _CONTEXT = multiprocessing.get_context("fork")
 
 
 @dataclass(frozen=True)
 class Position:
-    """Entry ``place`` with ``done`` samples; the next are tried ``together``, ``index`` alone."""
+    """Entry ``place`` after ``done`` samples; the next ones are tried ``together``, ``index``
+    individually."""
 
     place: int = 0
     done: int = 0
@@ -34,7 +35,7 @@ class Position:
 
 
 def outcomes(half: Half, ops: Sequence[Any], share: Share) -> Iterator[Outcome]:
-    """Of every sample of some entries, one process after the other where one breaks off."""
+    """Outcomes of every sample of some entries, in a new process after each crash."""
     at: Position | None = Position()
     while at is not None:
         ours, theirs = _CONTEXT.Pipe(duplex=False)
@@ -70,7 +71,7 @@ def _received(pipe: Connection) -> Iterator[Outcome | Position | None]:
 
 
 def _serve(half: Half, ops: Sequence[Any], share: Share, start: Position, pipe: Connection) -> None:
-    """Sends the position before each attempt, what became of each sample, and None at the end."""
+    """Sends the position before each attempt, the outcome of each sample, and None at the end."""
     for place in range(start.place, len(ops)):
         _serve_entry(half, ops[place], share, start, pipe)
         start = Position(place + 1)

@@ -1,4 +1,4 @@
-"""What became of samples, as a file of lines to go on from."""
+"""Outcomes of samples in a line-based file, to resume from."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read(record: Path | None, gradients: bool) -> list[Outcome]:
 
 
 def kept(found: Iterable[Outcome], record: Path | None, gradients: bool) -> Iterator[Outcome]:
-    """``found``, each written as soon as it is there."""
+    """Yields ``found``, each stored as soon as it is available."""
     for one in found:
         if record is not None:
             with record.open("a", encoding="utf-8") as file:

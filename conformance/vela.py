@@ -1,4 +1,4 @@
-"""What Vela makes of TFLite files: which of their operators it leaves to the processor."""
+"""Verdicts of Vela on TFLite files: the operators that it leaves to the CPU."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _NPU = "ethos-u"
 
 @dataclass(frozen=True)
 class VelaVerdict:
-    """Results of operators, and kinds of those without any, that stay on the processor; or all,
-    since Vela refused the model with a message."""
+    """Results of operators, and kinds of those without results, that stay on the CPU; or all, if
+    Vela rejected the model with a message."""
 
     results: frozenset[str]
     kinds: frozenset[str]
@@ -33,7 +33,7 @@ class VelaVerdict:
 
 
 def run_vela(data: bytes, target: str, folder: Path) -> VelaVerdict:
-    """Compile a file whose tensors have names of their own (see :func:`named_apart`)."""
+    """Compiles a file whose tensors have unique names (see :func:`named_apart`)."""
     source = folder / "model.tflite"
     source.write_bytes(data)
     result = folder / "model_vela.tflite"
@@ -50,12 +50,12 @@ def run_vela(data: bytes, target: str, folder: Path) -> VelaVerdict:
 
 
 def _told(arguments: list[str]) -> str:
-    """What Vela prints, in this process: a process of its own takes a hundred times as long."""
+    """Vela's output, in this process: a separate process takes a hundred times as long."""
     vela: Any = import_module("ethosu.vela.vela")
     with tempfile.TemporaryFile() as file, _printing_to(file.fileno()):
         try:
             vela.main(arguments)
-        except (Exception, SystemExit) as error:  # it prints, raises or ends where it refuses
+        except (Exception, SystemExit) as error:  # it prints, raises or exits on rejection
             print(error)
         sys.stdout.flush()
         file.seek(0)
@@ -64,7 +64,7 @@ def _told(arguments: list[str]) -> str:
 
 @contextmanager
 def _printing_to(target: int) -> Generator[None]:
-    """Both streams of the process go to a file, those of C++ included."""
+    """Redirects both streams of the process to a file, including those of C++."""
     sys.stdout.flush()
     sys.stderr.flush()
     saved = [(stream, os.dup(stream)) for stream in (1, 2)]
@@ -81,14 +81,14 @@ def _printing_to(target: int) -> Generator[None]:
 
 
 def _refusal(text: str) -> str:
-    """The line that says why, of what is printed before the model is given up."""
+    """The line with the reason, from the output before the model is rejected."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     found = (line for line in lines if "rror" in line)
     return next(found, lines[-1] if lines else "no output")
 
 
 def _left(model: TfliteModel) -> frozenset[str]:
-    """Results of the operators of a compiled file that are no work of the accelerator."""
+    """Results of the operators of a compiled file that do not run on the accelerator."""
     return frozenset(
         subgraph.tensors[number].name
         for subgraph in model.subgraphs
@@ -99,7 +99,7 @@ def _left(model: TfliteModel) -> frozenset[str]:
 
 
 def named_apart(data: bytes) -> tuple[bytes, TfliteModel]:
-    """The file with a name of its own for each tensor, and what it then holds."""
+    """The file with unique tensor names, and its contents."""
     model = read_model(data, "model")
     subgraphs = tuple(_named(s, n) for n, s in enumerate(model.subgraphs))
     written = edited(data, model, replace(model, subgraphs=subgraphs))

@@ -1,4 +1,4 @@
-"""Cases in processes of their own: a crash or a hang costs one case."""
+"""Cases in separate processes: a crash or a hang affects one case only."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from multiprocessing.process import BaseProcess
 from conformance.cases import Case
 from conformance.check import Outcome, attempt
 
-_CONTEXT = multiprocessing.get_context("fork")  # cases that were generated are not sent anew
+_CONTEXT = multiprocessing.get_context("fork")  # generated cases are inherited, not sent
 SHARE = 200
-"""Cases to a process, so that memory that one of them loses is given back."""
+"""Cases per process, so that leaked memory is returned."""
 
 
 @dataclass
 class Worker:
-    """A process and the case it is at."""
+    """A process and its current case."""
 
     process: BaseProcess
     pipe: Connection
@@ -30,12 +30,12 @@ class Worker:
     done: int = 0
 
     def give(self, case: int) -> None:
-        """Start on a case."""
+        """Starts a case."""
         self.case, self.since = case, time.monotonic()
         self.pipe.send(case)
 
     def stop(self) -> None:
-        """End the process."""
+        """Ends the process."""
         self.process.kill()
         self.process.join()
         self.pipe.close()
@@ -44,7 +44,7 @@ class Worker:
 def outcomes(
     cases: Sequence[Case], jobs: int, seconds: float, target: str = "native"
 ) -> Iterator[Outcome]:
-    """Outcomes on ``target`` as they come; a case that takes longer than ``seconds`` has failed."""
+    """Outcomes on ``target`` as they arrive; a case that takes longer than ``seconds`` fails."""
     waiting = deque(range(len(cases)))
     workers: list[Worker] = []
     while waiting or workers:

@@ -36,13 +36,13 @@ CATALOGUES = (
 )
 
 BUSY = 10
-"""How much longer than its processor time a model may take on a machine that others use, too."""
+"""Wall time limit of a model relative to its CPU time limit, for loaded machines."""
 
 _CONTEXT = multiprocessing.get_context("fork")
 
 
 def found(entry: Entry, seconds: float, gigabytes: float) -> list[Outcome]:
-    """Outcomes of a model, one for each way, from a process of its own."""
+    """Outcomes of a model, one per way, from a separate process."""
     ours, theirs = _CONTEXT.Pipe(duplex=False)
     process = _CONTEXT.Process(target=_serve, args=(entry, theirs, seconds, gigabytes), daemon=True)
     process.start()
@@ -70,7 +70,7 @@ def _serve(entry: Entry, pipe: Connection, seconds: float, gigabytes: float) -> 
 
 
 def _warm() -> None:
-    """Have PyTorch and modelcc load what they load late, once for all processes."""
+    """Makes PyTorch and modelcc load lazy modules, once for all processes."""
     model = torch.nn.Linear(2, 2)
     outcomes(Entry("warm", "", lambda: (model, {"input": torch.ones(1, 2)})), lambda _: None)
 
@@ -82,7 +82,7 @@ def entries(pattern: str) -> Iterator[Entry]:
 
 
 def recorded(page: Path) -> dict[tuple[str, str], Outcome]:
-    """The outcome of each model by each way that a page tells."""
+    """The outcome of each model by each way in a page."""
     text = page.read_text("utf-8") if page.is_file() else ""
     return {(one.model, one.way): one for one in outcomes_in(text)}
 

@@ -32,11 +32,11 @@ from modelcc.torch.dynamo import BackendRequest, compiled_by
 from modelcc.torch.partition import Parted
 
 DRAWN = 1
-"""The seed of what a model draws when it is called."""
+"""The seed of random numbers that a model draws when called."""
 
 
 class Flat(torch.nn.Module):
-    """A model whose results are the floating-point tensors among what it returns."""
+    """A model whose results are the floating-point tensors among its outputs."""
 
     def __init__(self, model: torch.nn.Module, kwargs: Mapping[str, Any]) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Flat(torch.nn.Module):
 
 @dataclass(frozen=True)
 class Case:
-    """A model with inputs and what eager execution makes of them."""
+    """A model with inputs and the results of eager execution."""
 
     entry: Entry
     module: torch.nn.Module
@@ -58,7 +58,7 @@ class Case:
 
 
 def outcomes(entry: Entry, note: Callable[[Outcome], None]) -> None:
-    """Tell ``note`` what becomes of the model by each way, one after the other."""
+    """Calls ``note`` with the model's outcome by each way, one after the other."""
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         case = _case(entry)
@@ -79,7 +79,7 @@ def _case(entry: Entry) -> Case | str:
         return Case(entry, module, inputs, module(*inputs))
     except NotBuilt as error:
         return str(error)
-    except Exception as error:  # whatever a model has against its configuration
+    except Exception as error:  # models may reject configurations in any way
         return f"{type(error).__name__}: {_line(error)}"
 
 
@@ -98,7 +98,7 @@ def _attempted(case: Case, way: str, attempt: Callable[[Case], Outcome]) -> Outc
 
 
 def _failure(error: Exception) -> str:
-    """The reason, of an error that is none of PyTorch's compilers."""
+    """The reason, for an error that is not one of PyTorch's compilers."""
     if isinstance(error, UnsupportedModel):
         kinds = dict.fromkeys(f"{n.operator} ({n.reason})" for n in error.nodes)
         return f"unsupported: {'; '.join(kinds)}"
@@ -133,7 +133,7 @@ def _compiled(case: Case) -> Outcome:
     request = BackendRequest(
         {"threads": 1, "cache": None}, observer=lambda _, part: parts.append(part)
     )
-    torch.compiler.reset()  # else sizes that another model had otherwise are named ones
+    torch.compiler.reset()  # else sizes that differ from another model's become dynamic
     counters.clear()
     torch.manual_seed(DRAWN)
     start = time.process_time()
@@ -152,7 +152,7 @@ WAYS: Mapping[str, Callable[[Case], Outcome]] = {EXPORT: _exported, COMPILE: _co
 
 
 def compared(ours: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> tuple[str, float]:
-    """The reason, and the greatest difference relative to the greatest element of a result."""
+    """The reason, and the largest difference relative to the largest element of a result."""
     worst = 0.0
     for mine, yours in zip(ours, theirs, strict=True):
         if mine.shape != yours.shape:

@@ -1,4 +1,4 @@
-"""Decoders of transformers that run several steps in one program, with small sizes."""
+"""Decoders of transformers that run several steps in one program, in small sizes."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ DECODER: Mapping[str, Any] = MappingProxyType({
     "head_dim": 8,
 })  # fmt: skip
 UNLIKELY_END = 98
-"""A word that ends no sentence here."""
+"""A token that ends no sentence here."""
 
 
 def decoding_models() -> Iterator[Entry]:
-    """Greedy loops with caches of a fixed size, and ``generate``."""
+    """Greedy loops with fixed-size caches, and ``generate``."""
     for name, (kind, make) in _MODELS.items():
         model = name.partition("_")[0]
         yield Entry(f"transformers/{name}", kind, partial(make, model))
 
 
 class Greedy(torch.nn.Module):
-    """A prompt and three more words by a static cache: scores of each, and the cache."""
+    """A prompt and three more tokens with a static cache: scores of each, and the cache."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Greedy(torch.nn.Module):
 
 
 class Generated(torch.nn.Module):
-    """Scores of the words that ``generate`` chooses."""
+    """Scores of the tokens that ``generate`` chooses."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()

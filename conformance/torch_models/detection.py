@@ -1,4 +1,4 @@
-"""Models of transformers for tasks on images and videos, with small sizes."""
+"""Models of transformers for tasks on images and videos, in small sizes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LAYERS: Mapping[str, Any] = MappingProxyType({
     "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2,
     "decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "num_queries": 7,
 })  # fmt: skip
-"""Encoder and decoder of a detector."""
+"""Configuration of a detector's encoder and decoder."""
 
 ANCHORED: Mapping[str, Any] = MappingProxyType({
     "encoder_hidden_dim": 16, "encoder_in_channels": [16, 16, 16], "feat_strides": [8, 16, 32],
@@ -30,18 +30,19 @@ ANCHORED: Mapping[str, Any] = MappingProxyType({
     "num_feature_levels": 3, "decoder_layers": 2, "decoder_attention_heads": 2,
     "num_denoising": 0, "hidden_expansion": 1.0, "initializer_range": 0.3,
 })  # fmt: skip
-"""The same of those that choose queries among pixels, whose scores small weights leave equal."""
+"""The same for those that select queries among pixels, whose scores would be equal with small
+weights."""
 
 MASKED: Mapping[str, Any] = MappingProxyType({
     "encoder_feedforward_dim": 32, "dim_feedforward": 32, "encoder_layers": 1, "decoder_layers": 3,
     "num_attention_heads": 2, "num_queries": 7, "num_labels": 4, "hidden_dim": 32,
 })  # fmt: skip
-"""The same of those that give masks."""
+"""The same for those that predict masks."""
 
 WORDS: Mapping[str, Any] = MappingProxyType({
     "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
 })  # fmt: skip
-"""A transformer of patches."""
+"""Configuration of a vision transformer."""
 
 
 def task_models() -> Iterator[Entry]:

@@ -1,4 +1,4 @@
-"""Models of diffusers that are tried, with small sizes."""
+"""Tested models of diffusers, in small sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model is that is tried: its name, its kind, and how it is made."""
+"""Entries of tested models: name, kind, and construction."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 import torch
 
 Built = tuple[torch.nn.Module, dict[str, Any]]
-"""A model and the tensors that it is called with."""
+"""A model and its input tensors."""
 
 
 class NotBuilt(Exception):  # noqa: N818 - no error of anybody
-    """This model has no small form that is known here."""
+    """No small configuration of this model is known here."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A model, ``library/name``, of a ``kind``, and how it is made with its inputs."""
+    """A model, ``library/name``, of a ``kind``, and a function that builds it with its inputs."""
 
     name: str
     kind: str
@@ -26,9 +26,9 @@ class Entry:
 
 
 def randomised(model: torch.nn.Module) -> torch.nn.Module:
-    """``model``, ready for inference, in which no tensor is one number all over.
+    """``model`` in evaluation mode, without constant tensors.
 
-    Zeros, ones and small scales, as fresh models have them, would hide what a layer computes.
+    Initial zeros, ones and small scales would hide what a layer computes.
     """
     with torch.no_grad():
         for name, tensor in (*model.named_parameters(), *model.named_buffers()):

@@ -1,4 +1,4 @@
-"""Models of transformers that are tried, with small sizes."""
+"""Tested models of transformers, in small sizes."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ SIZES: Mapping[str, Any] = MappingProxyType({
     "index_n_heads": 4, "num_blocks": 2,
     "window_size": 2, "max_length": 64, "input_feat_per_channel": 16, "conv_channels": 32,
 })  # fmt: skip
-"""Sizes of a small model, where its configuration has them."""
+"""Sizes of a small model, for fields of its configuration."""
 
 ROWS: Mapping[str, Callable[[int], int]] = MappingProxyType({
     "hidden_sizes": lambda stage: 16 << stage, "depths": lambda _: 1,
     "num_heads": lambda stage: 2 << stage, "num_attention_heads": lambda stage: 1 << stage,
 })  # fmt: skip
-"""The same for what has a size in each stage."""
+"""The same for fields with one size per stage."""
 
 OWN: Mapping[str, Mapping[str, Any]] = MappingProxyType({
     "funnel": {"block_sizes": [1, 1], "d_head": 8, "d_inner": 64, "num_decoder_layers": 1},
@@ -66,23 +66,23 @@ OWN: Mapping[str, Mapping[str, Any]] = MappingProxyType({
     "granitemoehybrid": {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 8,
                          "mamba_n_groups": 1},
 })  # fmt: skip
-"""Sizes that only one kind of model has, or has by other names."""
+"""Sizes that only some kinds of models have, or under other names."""
 
 SHAPES: Mapping[str, tuple[str, tuple[int, ...]]] = MappingProxyType({
     "patchtst": ("past_values", (2, 32, 3)), "patchtsmixer": ("past_values", (2, 32, 3)),
     "encodec": ("input_values", (1, 1, 1280)), "dac": ("input_values", (1, 1, 1280)),
     "mimi": ("input_values", (1, 1, 3840)),
 })  # fmt: skip
-"""Inputs of floating-point numbers that are unlike others of the name."""
+"""Floating-point inputs that differ from others of the same name."""
 
 CACHED = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "phi", "opt", "gpt_neox", "gptj",
           "mixtral", "olmo", "stablelm", "falcon", "granite", "cohere", "phi3", "gemma2",
           "starcoder2", "olmo2", "glm", "helium", "smollm3", "bloom", "codegen", "ernie4_5",
           "arcee", "nemotron")  # fmt: skip
-"""Decoders that are also tried with keys and values of earlier steps."""
+"""Decoders that are also tested with cached keys and values."""
 
 LARGEST = 30_000_000
-"""Parameters of a model that is small enough."""
+"""Maximum number of parameters of a small model."""
 
 
 def transformers_models() -> Iterator[Entry]:
@@ -111,7 +111,7 @@ TASKS: Mapping[str, str] = MappingProxyType({
     "MODEL_FOR_DEPTH_ESTIMATION_MAPPING_NAMES": "vision",
     "MODEL_FOR_BACKBONE_MAPPING_NAMES": "vision",
 })  # fmt: skip
-"""Kinds of models, by the tables of transformers that list them; the last one counts."""
+"""Kinds of models, by the tables of transformers that list them; the last one takes precedence."""
 
 
 def _kind(name: str) -> str:
@@ -124,7 +124,7 @@ def _kind(name: str) -> str:
 
 
 def _small(kind: Any) -> Any:
-    """A configuration of small sizes, also of the parts of the model that it holds."""
+    """A configuration of small sizes, including its sub-configurations."""
     config = kind()
     settable = {k: v for k, v in SIZES.items() if not isinstance(getattr(kind, k, 0), property)}
     own = {k: v for k, v in settable.items() if isinstance(getattr(config, k, ""), int | None)}
@@ -132,9 +132,9 @@ def _small(kind: Any) -> Any:
     own |= {
         k: [*map(ROWS[k], range(len(v)))] for k, v in rows.items() if isinstance(v, list | tuple)
     }
-    if hasattr(config, "kv_lora_rank"):  # all heads share what it compresses
+    if hasattr(config, "kv_lora_rank"):  # the compressed representation is shared by all heads
         own["num_key_value_heads"] = own["num_attention_heads"]
-    if "depths" in own:  # as many stages as it has by default, each a half of the one before
+    if "depths" in own:  # the default number of stages, each half of the previous one
         own = {k: v for k, v in own.items() if k not in ("num_layers", "num_hidden_layers")}
         own |= {"image_size": 64, "patch_size": 4} if "patch_size" in own else {}
     if isinstance(getattr(config, "expand", None), int) and "num_heads" in own:
@@ -185,7 +185,7 @@ def _input(name: str, config: Any) -> torch.Tensor:
 
 
 class Cached(torch.nn.Module):
-    """A decoder's next step: keys and values of earlier steps in, those of all steps out."""
+    """A decoder step: cached keys and values in, extended ones out."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Models of transformers that see and read, with small sizes."""
+"""Multimodal models of transformers, in small sizes."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ DECODER: Mapping[str, Any] = MappingProxyType({
     "head_dim": 8,
 })  # fmt: skip
 IMAGE = 90
-"""The word in whose places an image is read."""
+"""The placeholder token of an image."""
 
 
 def multimodal_models() -> Iterator[Entry]:
-    """Images among words, documents, pairs of both."""
+    """Images among tokens, documents, image-text pairs."""
     for name, (kind, make) in _MODELS.items():
         yield Entry(f"transformers/{name}", kind, partial(make, name))
 
 
 class Given(torch.nn.Module):
-    """A model some of whose arguments are fixed."""
+    """A model with some arguments fixed."""
 
     def __init__(self, model: Any, **fixed: Any) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ def _words(batch: int = 2, count: int = 6) -> dict[str, torch.Tensor]:
 
 
 def _around(places: int) -> dict[str, torch.Tensor]:
-    """Words before and after an image that takes so many places."""
+    """Tokens before and after an image of ``places`` placeholders."""
     return {"input_ids": torch.tensor([[1] + [IMAGE] * places + [*range(5, 10)]])}
 
 

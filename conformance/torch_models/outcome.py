@@ -1,4 +1,4 @@
-"""What became of a model, and all outcomes as a page of Markdown."""
+"""Outcomes of models, and all outcomes as a page of Markdown."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 PASSED, NOT_BUILT, REFUSED = "passed", "not built", "refused by torch"
 EXPORT, COMPILE = "torch.export", "torch.compile"
 TOLERANCE = 1e-4
-"""The greatest error, relative to the greatest element."""
+"""The largest error, relative to the largest element."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a model by a way: ``reason`` starts with the kind of it.
+    """The outcome of a model by one way: ``reason`` starts with its kind.
 
     ``error`` is relative, ``seconds`` the CPU time of compiling without tracing by PyTorch, or with
-    it by ``torch.compile``, None where it was not measured.  ``nodes`` are operators
-    that were compiled, ``breaks`` those of Dynamo's graph, ``elsewhere`` operators that ran in
+    it by ``torch.compile``, None where it was not measured.  ``nodes`` is the number of compiled
+    operators, ``breaks`` that of Dynamo's graph breaks, ``elsewhere`` are operators that ran in
     PyTorch.
     """
 
@@ -59,7 +59,7 @@ KINDS = (PASSED, REFUSED, "unsupported", "refused", "wrong", "crash")
 
 
 def page_of(outcomes: Sequence[Outcome]) -> str:
-    """Counts by library and way, what did not pass with the reason, all that passed, and the rest.
+    """Counts by library and way, failures with the reason, all passed ones, and the rest.
 
     What was not built is the same by any way.
     """
@@ -98,7 +98,7 @@ def _failures(outcomes: Sequence[Outcome]) -> str:
 
 
 def _cell(text: str, most: int = 240) -> str:
-    """Text that stays in a cell of a table."""
+    """Text escaped for a table cell."""
     plain = " ".join(text.replace("|", "/").replace("`", "'").split())
     return plain if len(plain) <= most else plain[: most - 1].rstrip() + "…"
 
@@ -115,7 +115,7 @@ def _passes(outcomes: Sequence[Outcome]) -> str:
 
 
 def outcomes_in(page: str) -> Iterator[Outcome]:
-    """Those that a page tells, as far as it does."""
+    """The outcomes parsed from a page, as far as it has them."""
     for line in page.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
         if "/" not in cells[0] or not line.startswith("| "):

@@ -1,4 +1,4 @@
-"""Models of transformers that hear, speak, foresee and act, with small sizes."""
+"""Models of transformers for speech, audio, time series and control, in small sizes."""
 
 from __future__ import annotations
 

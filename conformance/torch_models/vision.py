@@ -1,4 +1,4 @@
-"""Models of timm and torchvision that are tried, each with the smallest image that it takes."""
+"""Tested models of timm and torchvision, each with the smallest image that it accepts."""
 
 from __future__ import annotations
 
@@ -19,30 +19,32 @@ from conformance.torch_models.entries import Built, Entry, NotBuilt
 
 SMALL = ("test_", "atto", "femto", "pico", "nano", "_xxt", "tiny", "_mini", "_xxs", "_xs", "small",
          "_t_", "_s_", "18", "26", "32", "b0", "_050", "_s", "_m", "_b")  # fmt: skip
-"""What names of small models have, the smallest first."""
+"""Substrings of the names of small models, the smallest first."""
 
 WORDS = re.compile(
     r"_(x*large|huge|giant\w*|gigantic|base|x*small|x*tiny|mediumd?|nano|pico|femto|atto|d?little|"
     r"mini|betwixt|dp?wee|[wp]*wee|lite|intern\d+m|so\d+m)(?=_|$)|^test_"
 )
-"""What names say of the size."""
+"""Size indicators in names."""
 
 SIDES = (64, 96, 128)
-"""Sizes of images that are tried before a model's own."""
+"""Image sizes tried before a model's own."""
 
 
 DEEP = 80
-"""Modules of a model that is taken with fewer blocks, where its configuration allows that."""
+"""Number of modules from which a model is built with fewer blocks, if its configuration allows
+it."""
 
 SHORTER: Sequence[dict[str, Any]] = (
     {"depth": 4}, {"depths": (1, 1, 1, 1)}, {"depths": (1, 1, 2, 1)}, {"depths": (1, 1, 1)},
     {"layers": (1, 1, 1, 1)}, {"num_layers": 4}, {"stage_depths": (1, 1, 1, 1)},
 )  # fmt: skip
-"""What models call their numbers of blocks."""
+"""Configuration fields for the number of blocks."""
 
 
 def timm_models() -> Iterator[Entry]:
-    """The smallest of each module, then that of each family of names which begin alike in one."""
+    """The smallest of each module, then that of each family of names with a common prefix in
+    one."""
     families: dict[tuple[str, str], list[str]] = {}
     for module in timm.list_modules():
         for name in timm.list_models(module=module):
@@ -78,25 +80,25 @@ def _timm(name: str) -> Built:
 
 
 def _shortest(make: Callable[..., torch.nn.Module]) -> dict[str, Any]:
-    """Options by which a model has fewer blocks, the first that its library takes for it."""
+    """Options for fewer blocks, the first that the library accepts for the model."""
     whole = _modules(make)
     for options in SHORTER:
         try:
             if _modules(partial(make, **options)) < whole:
                 return options
-        except Exception:  # a model has no such option
+        except Exception:  # the model has no such option
             continue
     return {}
 
 
 def _modules(make: Callable[[], torch.nn.Module]) -> int:
-    """How many there are in a model, which needs no numbers for that."""
+    """The number of modules of a model, built without weights."""
     with torch.device("meta"):
         return sum(1 for _ in make().modules())
 
 
 def _first(tries: Iterable[tuple[Callable[[], Any], int]], channels: int) -> Built:
-    """The first model that takes an image of the size beside it."""
+    """The first model that accepts an image of the size given with it."""
     problem: Exception | None = None
     for make, side in tries:
         image = torch.randn(1, channels, side, side)
@@ -104,7 +106,7 @@ def _first(tries: Iterable[tuple[Callable[[], Any], int]], channels: int) -> Bui
             model: torch.nn.Module = make().eval()
             with torch.no_grad():
                 model(image)
-        except Exception as error:  # whatever a model has against a size
+        except Exception as error:  # models may reject sizes in any way
             problem = error
         else:
             return model, {"x": image}
@@ -118,7 +120,7 @@ TORCHVISION = {
     "optical flow": torchvision.models.optical_flow,
     "detection": torchvision.models.detection,
 }
-"""Modules of models, by what they are for."""
+"""Modules of models, by task."""
 
 LARGE = re.compile(
     r"vit_(l|h)|_(128gf|32gf|16gf|8gf|large|b[3-7]|l|b|v1_b)$|152|101|161|201|vgg1[369]|vgg11_bn"
@@ -158,7 +160,7 @@ def _torchvision(name: str, kind: str) -> Built:
 
 
 class _Flow(torch.nn.Module):
-    """Two steps of what refines a flow."""
+    """Two refinement steps of an optical flow model."""
 
     def __init__(self, model: Callable[..., Any]) -> None:
         super().__init__()
