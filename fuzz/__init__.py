@@ -1,1 +1,2 @@
-"""Broken models: mutants of real ones and of the standard's suite; ``make fuzz`` runs them."""
+"""Fuzzing with invalid models: mutants of real ones and of the standard's suite; ``make fuzz`` runs
+it."""

@@ -1,4 +1,5 @@
-"""Mutants of models, each in a process with limits: none may crash, hang or read other files."""
+"""Mutants of models, each in a resource-limited process: none may crash, hang or read other
+files."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Models as they are, in modelcc and in onnxruntime: do the results agree?
+"""Comparison of modelcc and onnxruntime on unmodified models.
 
     python -m fuzz.agreement FOLDER
     python -m fuzz.agreement FOLDER --target opencl --precision f16 --size 1
 
-Every model in FOLDER and below gets a process with limits.  onnxruntime runs it without and with
-its optimisations.  Each result that differs is explained if onnxruntime differs from itself about
-as much, or if another sides with modelcc (:mod:`fuzz.opinions`).
+Every model in FOLDER, recursively, gets a resource-limited process.  onnxruntime runs it without
+and with its optimisations.  A differing result is explained if onnxruntime's own results vary about
+as much, or if another reference agrees with modelcc (:mod:`fuzz.opinions`).
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from modelcc.runtime.errors import InputError
 from modelcc.verification.comparison import compare
 
 TOLERANCES = {"f64": 1e-6, "f32": 1e-3, "tf32x3": 1e-3, "f16": 5e-2, "tf32": 1e-2, "bf16": 1e-1}
-"""As fractions of the greatest value: random models amplify rounding errors."""
+"""Relative to the largest value: random models amplify rounding errors."""
 
 PLAIN = Options(threads=1)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """How models are compiled and fed: ``size`` is that of every named dimension, as far as their
-    bounds allow (None: modest ones of several sizes)."""
+    """How models are compiled and fed: ``size`` is that of every named dimension, within its bounds
+    (None: moderate ones of several sizes)."""
 
     options: Options = PLAIN
     size: int | None = None
@@ -58,7 +58,7 @@ class Compared:
 
     @property
     def is_finding(self) -> bool:
-        """Whether something has to be mended."""
+        """Whether it is a defect."""
         return self.outcome.kind not in ("agreed", "explained", "refused", "peer-refused")
 
 
@@ -93,7 +93,7 @@ def _outcome(path: Path, trial: Trial) -> Outcome:
 
 
 def _alone(path: Path, options: Options, reason: str) -> Outcome:
-    """What onnxruntime refuses may be refused or run, but not end in a fault."""
+    """A model that onnxruntime rejects may be rejected or run, but not end in a fault."""
     try:
         compile_model(path, options)
     except modelcc.ModelError:
@@ -142,8 +142,8 @@ def judged(
 
 
 def _differences(got: Arrays, wanted: Arrays, precision: str) -> dict[str, float]:
-    """Names of outputs that differ, and by how much of their greatest value (infinite: in type or
-    shape, or in where they are not finite)."""
+    """Names of differing outputs, with the difference relative to the largest value (infinite: in
+    type or shape, or in the positions of non-finite values)."""
     found: dict[str, float] = {}
     for name, value in wanted.items():
         difference = compare(name, got[name], value)
@@ -155,7 +155,7 @@ def _differences(got: Arrays, wanted: Arrays, precision: str) -> dict[str, float
 
 
 def _float_name(array: Any) -> str:
-    """``f32`` and the like; empty for what is no float."""
+    """``f32`` and the like; empty for non-floats."""
     return f"f{array.dtype.itemsize * 8}" if array.dtype.kind == "f" else ""
 
 
@@ -168,7 +168,7 @@ def all_compared(
 
 
 def summary(found: Sequence[Compared]) -> str:
-    """Counts of outcomes, and of what explains differences."""
+    """Counts of outcomes, and of explanations of differences."""
     counts = Counter(each.outcome.kind for each in found)
     lines = [f"{len(found)} models"]
     lines += [f"  {kind:13}{count:6}" for kind, count in counts.most_common()]

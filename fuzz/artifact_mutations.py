@@ -1,7 +1,7 @@
-"""Mutations of compiled models: of bytes, and of what the manifest says, its checksums made anew.
+"""Mutations of compiled models: of bytes, and of the manifest with recomputed checksums.
 
-Object files are never changed with their checksums: whoever does that writes code, which loading
-an artifact runs.
+Object files are never mutated with recomputed checksums: that would be writing code, which loading
+an artifact executes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ VALUES: tuple[Any, ...] = (
     None, True, False, -1, 0, 1, 63, 2**31, 2**63, 10**30, 1.5, float("nan"), "", "x", "n // 0",
     "(" * 5000 + "n" + ")" * 5000, "9" * 5000, "../../x", "\0", "\ud800x", [], [[]], {}, {"x": []},
 )  # fmt: skip
-"""What takes the place of parts of a manifest."""
+"""Replacement values for parts of a manifest."""
 
 
 def damaged(data: bytes, random: Random) -> tuple[str, bytes]:
-    """What was done to the artifact ``data``, and the file that results."""
+    """The mutation of the artifact ``data``, and the resulting file."""
     if random.random() < 0.5:
         return corrupted(data, random)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -37,17 +37,17 @@ def damaged(data: bytes, random: Random) -> tuple[str, bytes]:
 
 
 def replace_value(members: Members, random: Random) -> Members:
-    """Another value for some part of the manifest."""
+    """Replaces a part of the manifest by another value."""
     return _edited(members, random, lambda holder, key: holder.__setitem__(key, _value(random)))
 
 
 def remove_value(members: Members, random: Random) -> Members:
-    """A manifest without some part."""
+    """Removes a part of the manifest."""
     return _edited(members, random, lambda holder, key: holder.__delitem__(key))
 
 
 def repeat_value(members: Members, random: Random) -> Members:
-    """A part of the manifest twice, or under another name."""
+    """Duplicates a part of the manifest, or renames it."""
 
     def repeat(holder: Any, key: Any) -> None:
         if isinstance(holder, list):
@@ -59,7 +59,7 @@ def repeat_value(members: Members, random: Random) -> Members:
 
 
 def shift_number(members: Members, random: Random) -> Members:
-    """A number of the manifest that is somewhat more or less."""
+    """Changes a number of the manifest slightly."""
 
     def shift(holder: Any, key: Any) -> None:
         if isinstance(holder[key], int):
@@ -69,32 +69,32 @@ def shift_number(members: Members, random: Random) -> Members:
 
 
 def corrupt_text(members: Members, random: Random) -> Members:
-    """Changed bytes of the manifest or a source."""
+    """Corrupts bytes of the manifest or a source."""
     name = random.choice([n for n in members if n.endswith(".json")])
     return {**members, name: corrupted(members[name], random)[1]}
 
 
 def resize_constants(members: Members, random: Random) -> Members:
-    """More or fewer bytes of constants than the manifest tells."""
+    """More or fewer bytes of constants than the manifest declares."""
     size = max(0, len(members["constants"]) + random.choice((-64, -1, 1, 64, 4096)))
     return {**members, "constants": members["constants"][:size].ljust(size, b"\0")}
 
 
 def remove_member(members: Members, random: Random) -> Members:
-    """An archive without one of its members."""
+    """Removes a member of the archive."""
     gone = random.choice([*members])
     return {name: content for name, content in members.items() if name != gone}
 
 
 def shuffle_members(members: Members, random: Random) -> Members:
-    """The members in another order, some of them exchanged."""
+    """Reorders the members, and swaps some of them."""
     names = [*members]
     random.shuffle(names)
     return {name: members[name] for name in names}
 
 
 def add_member(members: Members, random: Random) -> Members:
-    """A member that nobody asked for."""
+    """Adds an unexpected member."""
     name = random.choice(("objects/more.o", "sources/more", "../more", "", "more", "ü\0"))
     return {**members, name: random.randbytes(99)}
 
@@ -110,7 +110,7 @@ def _value(random: Random) -> Any:
 
 
 def _edited(members: Members, random: Random, edit: Callable[[Any, Any], None]) -> Members:
-    """The members with some place of the manifest, at any depth, changed by ``edit``."""
+    """The members with a random part of the manifest, at any depth, changed by ``edit``."""
     manifest = json.loads(members["manifest.json"])
     edit(*random.choice(_places(manifest)))
     text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"

@@ -1,4 +1,4 @@
-"""Broken ``.mcc`` files, each in a process with limits: refused, or right.
+"""Corrupted ``.mcc`` files, each in a resource-limited process: rejected, or correct.
 
 python -m fuzz.artifacts -n 2000
 """
@@ -27,12 +27,12 @@ from modelcc.runtime.errors import LoadError
 from modelcc.runtime.opening import session_of
 
 LARGEST = 1 << 20
-"""Bytes of the largest artifact taken: a place in a larger one is rarely a new one."""
+"""Maximum artifact size in bytes: random positions in larger ones rarely hit new code."""
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A compiled model as a file, inputs for it, and what it makes of these."""
+    """A compiled model as a file, inputs for it, and its results."""
 
     data: bytes
     feeds: dict[str, Array]
@@ -55,14 +55,14 @@ def compiled(models: Sequence[bytes], folder: Path) -> Iterator[Compiled]:
 
 
 def mutant(models: Sequence[Compiled], seed: int, number: int) -> tuple[int, str, bytes]:
-    """The position of a model, what is done to it, and the file that results."""
+    """The index of a model, its mutation, and the resulting file."""
     random = Random(f"{seed}:{number}")
     position = random.randrange(len(models))
     return position, *damaged(models[position].data, random)
 
 
 def try_mutant(models: Sequence[Compiled], seed: int, number: int, path: Path) -> Tried:
-    """Write a mutant to ``path`` and try it."""
+    """Writes a mutant to ``path`` and tests it."""
     position, changes, data = mutant(models, seed, number)
     path.write_bytes(data)
     limits = Limits(seconds=20, memory=1 << 30)
@@ -70,8 +70,8 @@ def try_mutant(models: Sequence[Compiled], seed: int, number: int, path: Path) -
 
 
 def tried(model: Compiled, path: Path, limits: Limits) -> Outcome:
-    """``refused``, ``ran`` (the result is right), ``imported`` (a manifest of other facts, which is
-    as trusted as code, was read and linked), or a finding."""
+    """``refused``, ``ran`` (the result is correct), ``imported`` (a manifest with other contents,
+    which is as trusted as code, was read and linked), or a finding."""
 
     def trial() -> Outcome:
         stage = "read"
@@ -95,7 +95,7 @@ def tried(model: Compiled, path: Path, limits: Limits) -> Outcome:
 
 
 def read_manifest(model: Compiled) -> object:
-    """The manifest of the undamaged artifact."""
+    """The manifest of the unmodified artifact."""
     with tempfile.NamedTemporaryFile(suffix=".mcc") as file:
         file.write(model.data)
         file.flush()

@@ -1,4 +1,4 @@
-"""One mutant: imported, compiled and run in a process of its own, under limits."""
+"""One mutant: imported, compiled and run in a separate process, under limits."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from modelcc.runtime.errors import InputError, RunError
 from modelcc.runtime.session import Session
 
 OUTSIDE = "secret"
-"""A file beside the model's folder, which no mutant may read."""
+"""A file outside the model's folder, which no mutant may read."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one mutant: seconds of processor time, bytes beyond those of the empty process, and
-    whether code is made and run."""
+    """Limits of one mutant: seconds of CPU time, bytes beyond those of the empty process, and
+    whether code is generated and run."""
 
     seconds: int = 60
     memory: int = 3 << 30
@@ -45,12 +45,12 @@ class Limits:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a mutant.
+    """The outcome of a mutant.
 
     ``kind`` is ``refused`` (with a message for the user), ``ran`` or ``imported``, which are
-    right, or a finding: ``fault`` (an exception that is none of the user's), ``crash``, ``hang``,
-    ``memory``, ``outside`` (a file was read that is no part of the model).  ``placed`` tells
-    whether a refusal says where in the model.
+    correct, or a finding: ``fault`` (an internal exception), ``crash``, ``hang``, ``memory``,
+    ``outside`` (a file outside the model was read).  ``placed`` says whether a rejection has a
+    location in the model.
     """
 
     kind: str
@@ -61,7 +61,7 @@ class Outcome:
 
     @property
     def is_finding(self) -> bool:
-        """Whether something has to be mended."""
+        """Whether it is a defect."""
         return self.kind not in ("refused", "ran", "imported")
 
 
@@ -99,7 +99,7 @@ def _killed(number: int, used: float, limits: Limits, spent: float) -> Outcome:
 def _child(trial: Callable[[], Outcome], limits: Limits, read: int, write: int) -> None:
     """Never returns."""
     os.close(read)
-    faulthandler.disable()  # a crash is told by the parent, in a line
+    faulthandler.disable()  # a crash is reported by the parent, in a line
     silence = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(silence, stream)
@@ -122,7 +122,7 @@ def _tried(path: Path, limits: Limits) -> Outcome:
 
 
 def _watched_files() -> list[str]:
-    """Names of files that are opened from now on."""
+    """Records the names of files that are opened from now on."""
     opened: list[str] = []
 
     def note(event: str, arguments: tuple[Any, ...]) -> None:
@@ -167,7 +167,7 @@ def _outcome(path: Path, limits: Limits) -> Outcome:
 
 
 def _run_hostile(session: Session, graph: Graph) -> None:
-    """Numbers that no index should be: the model may refuse them, and must survive them."""
+    """Runs with invalid indices: the model may reject them, and must survive them."""
     for seed in (1, 2):
         feeds = _feeds(graph, seed, hostile=True)
         with contextlib.suppress(InputError, RunError, MemoryError):
@@ -190,7 +190,7 @@ def _feeds(graph: Graph, seed: int = 0, hostile: bool = False) -> dict[str, np.n
 
 
 def last_lines(error: BaseException) -> str:
-    """The exception and where it comes from, in a line."""
+    """The exception and its location, in a line."""
     frames = traceback.extract_tb(error.__traceback__)[-4:]
     where = " < ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames))
     return f"{type(error).__name__}: {str(error)[:300]} | {where}"

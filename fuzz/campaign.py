@@ -1,4 +1,4 @@
-"""Many mutants, each from the campaign's seed and its own number, so that any can be made again."""
+"""Many mutants, each reproducible from the campaign's seed and its number."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from fuzz.mutations import mutated
 
 @dataclass(frozen=True)
 class Campaign:
-    """Models to mutate and how: ``bytes_share`` of mutants are corrupted files, the others broken
-    in structure, and ``run_share`` of them are compiled and run, the others imported only."""
+    """Models to mutate and how: ``bytes_share`` of mutants are corrupted files, the others
+    structurally mutated, and ``run_share`` of them are compiled and run, the others only
+    imported."""
 
     models: Sequence[bytes]
     seed: int = 0
@@ -30,7 +31,7 @@ class Campaign:
 
 @dataclass(frozen=True)
 class Tried:
-    """A mutant by its number, what was done to which model, and its outcome."""
+    """A mutant by its number, its model and mutation, and its outcome."""
 
     number: int
     model: int
@@ -39,7 +40,7 @@ class Tried:
 
 
 def mutant(campaign: Campaign, number: int) -> tuple[int, str, bytes]:
-    """The position of a model, what is done to it, and the file that results."""
+    """The index of a model, its mutation, and the resulting file."""
     random = Random(f"{campaign.seed}:{number}")
     position = random.randrange(len(campaign.models))
     data = campaign.models[position]
@@ -48,7 +49,7 @@ def mutant(campaign: Campaign, number: int) -> tuple[int, str, bytes]:
 
 
 def try_mutant(campaign: Campaign, number: int, folder: Path) -> Tried:
-    """Write a mutant into ``folder`` and try it."""
+    """Writes a mutant into ``folder`` and tests it."""
     position, changes, data = mutant(campaign, number)
     model = folder / "model"
     model.mkdir(exist_ok=True)
@@ -64,9 +65,9 @@ def try_mutant(campaign: Campaign, number: int, folder: Path) -> Tried:
 
 
 def tried(campaign: Campaign, numbers: range, jobs: int = 1) -> Iterator[Tried]:
-    """Outcomes of mutants ``numbers``, as they come, from ``jobs`` processes.
+    """Outcomes of mutants ``numbers``, as they arrive, from ``jobs`` processes.
 
-    RuntimeError if one of these ends early, which is a fault of the fuzzer.
+    RuntimeError if one of these ends early, which is a defect of the fuzzer.
     """
     context = get_context("fork")  # the models are inherited, not sent
     open_pipes: list[Connection] = []

@@ -1,4 +1,4 @@
-"""The models that mutants are made of."""
+"""The models that are mutated."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import onnx
 from conformance.cases import Case, collect
 
 LARGEST = 6 << 20
-"""Bytes of the largest model taken: copies of larger ones cost more than they find."""
+"""Maximum model size in bytes: copies of larger ones cost more than they find."""
 
 
 def suite_models(count: int | None = None) -> list[bytes]:
-    """Serialised models of the backend suite, spread evenly over it if only ``count``."""
+    """Serialised models of the backend suite, evenly sampled if limited to ``count``."""
     cases = [case for case in collect() if case.kind != "real"]
     step = 1 if count is None else max(1, len(cases) // count)
     return [data for case in cases[::step] if (data := _serialised(case))]
@@ -28,7 +28,7 @@ def _serialised(case: Case) -> bytes:
 
 
 def real_models(folder: Path) -> list[bytes]:
-    """The files of trained models in ``folder`` and below."""
+    """The files of trained models in ``folder``, recursively."""
     paths = sorted(folder.rglob("*.onnx"))
     return [path.read_bytes() for path in paths if path.stat().st_size <= LARGEST]
 

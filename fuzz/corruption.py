@@ -1,4 +1,4 @@
-"""Mutations of the bytes of a file."""
+"""Mutations of a file's bytes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def corrupted(data: bytes, random: Random) -> tuple[str, bytes]:
 
 
 def _place(data: bytearray, random: Random) -> int:
-    """Mostly near text, which is where names and structure are; weights are the bulk of a file."""
+    """Mostly near text, where names and structure are; weights are the bulk of a file."""
     if not data:
         return 0
     anywhere = random.randrange(len(data))
@@ -72,4 +72,4 @@ def _place(data: bytearray, random: Random) -> int:
 
 
 WORDS = (b"input", b"output", b"weight", b"Add", b"Conv", b"MatMul", b"Constant", b"axis", b"to")
-"""What is found in most models."""
+"""Strings found in most models."""

@@ -29,11 +29,11 @@ SAMPLES, FEATURES, HIDDEN = 640, 12, 24
 OUTCOME = "outcome.txt"
 LOG = "log.jsonl"
 LONGEST = 600.0
-"""Seconds that a run may take."""
+"""Time limit of a run in seconds."""
 
 
 def model(seed: int = 0) -> dict[str, Tensor]:
-    """A small network; ``mean`` is a statistic and ``key`` of random numbers, both buffers."""
+    """A small network; ``mean`` is a statistic and ``key`` a random key, both buffers."""
     rng = np.random.default_rng(seed)
     shapes = {"w1": (FEATURES, HIDDEN), "b1": (HIDDEN,), "w2": (HIDDEN, 1)}
     weights = {n: Tensor(rng.normal(size=s).astype(np.float32) * 0.3) for n, s in shapes.items()}
@@ -41,7 +41,7 @@ def model(seed: int = 0) -> dict[str, Tensor]:
 
 
 def loss(params: dict[str, Tensor], x: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    """Of a regression, with noise that depends on a key."""
+    """A regression loss, with noise that depends on a key."""
     params["key"] = (params["key"] * 1103515245 + 12345) % 2147483648
     params["seen"] = params["seen"] + 1
     noise = params["key"].astype("f32") * (0.01 / 2147483648)
@@ -50,14 +50,14 @@ def loss(params: dict[str, Tensor], x: Tensor, y: Tensor) -> tuple[Tensor, dict[
 
 
 def data(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Samples and what is to be learned of them."""
+    """Samples and their targets."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(SAMPLES, FEATURES)).astype(np.float32)
     return x, np.sin(x[:, :1]) * x[:, 1:2]
 
 
 def train(folder: Path) -> None:
-    """Train in ``folder``, from where the last process was; its outcome is a file there."""
+    """Trains in ``folder``, resuming from the previous process; its outcome is a file there."""
     optimizer = optim.AdamW(optim.Warmup(optim.Cosine(1e-2, 400), 20), amsgrad=True)
     step = training.TrainStep(model(), loss, optimizer, clip=optim.ClipGlobalNorm(1.0), threads=1)
     trainer = training.Trainer(
@@ -88,14 +88,15 @@ def outcome(folder: Path, values: dict[str, np.ndarray]) -> str:
 
 @dataclass(frozen=True)
 class Tally:
-    """How often a process was killed, and how many runs came to their end all the same."""
+    """How often a process was killed, and how many runs completed nevertheless."""
 
     kills: int
     runs: int
 
 
 def killed(kills: int, seed: int, folder: Path) -> Tally:
-    """Kill ``kills`` times; ``AssertionError`` if a run ends otherwise than one never killed."""
+    """Kills ``kills`` times; ``AssertionError`` if a run ends otherwise than an uninterrupted
+    one."""
     rng = random.Random(seed)
     wanted, longest = _whole_run(folder / "undisturbed")
     again, found_in_cache = _whole_run(folder / "again")
@@ -114,14 +115,14 @@ def killed(kills: int, seed: int, folder: Path) -> Tally:
 
 
 def _whole_run(place: Path) -> tuple[str, float]:
-    """The outcome of a run that nobody kills, and its seconds."""
+    """The outcome of an uninterrupted run, and its seconds."""
     start = time.perf_counter()
     assert not _started(place, None)
     return (place / OUTCOME).read_text(), time.perf_counter() - start
 
 
 def _started(place: Path, seconds: float | None) -> bool:
-    """A process that trains; whether it had to be killed after ``seconds``."""
+    """Runs a training process; returns whether it had to be killed after ``seconds``."""
     place.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "fuzz.killed_training", "--train", str(place)]
     child = subprocess.Popen(command)

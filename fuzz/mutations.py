@@ -22,11 +22,11 @@ LOCATIONS = ("../secret", "/etc/passwd", "..", "", ".", "a/../../secret", "model
 
 
 class NothingToChangeError(Exception):
-    """The model has no part of the kind that a mutation changes."""
+    """The model has no part that the mutation applies to."""
 
 
 def graphs(model: ModelProto) -> list[GraphProto]:
-    """The main graph and those in its nodes."""
+    """The main graph and its sub-graphs."""
     found = [model.graph]
     for graph in found:
         for node in graph.node:
@@ -37,7 +37,7 @@ def graphs(model: ModelProto) -> list[GraphProto]:
 
 
 def nodes(model: ModelProto) -> list[NodeProto]:
-    """All nodes, those of functions included."""
+    """All nodes, including those of functions."""
     inside = [node for graph in graphs(model) for node in graph.node]
     return inside + [node for function in model.functions for node in function.node]
 
@@ -58,7 +58,7 @@ def _names(graph: GraphProto) -> list[str]:
 
 
 def rewire(model: ModelProto, random: Random) -> None:
-    """An operand becomes another value, of before or after: cycles, wrong types and shapes."""
+    """Replaces an operand by an earlier or later value: cycles, wrong types and shapes."""
     graph = _one([g for g in graphs(model) if g.node], random)
     node = _one([n for n in graph.node if n.input], random)
     node.input[random.randrange(len(node.input))] = random.choice([*_names(graph), "", "nowhere"])
@@ -129,7 +129,7 @@ def shuffle_nodes(model: ModelProto, random: Random) -> None:
 
 
 def other_operator(model: ModelProto, random: Random) -> None:
-    """A node takes the place of another operator of the model, or of a usual one."""
+    """Replaces a node's operator by another one of the model, or a common one."""
     node = _one(nodes(model), random)
     other = random.choice(nodes(model))
     node.op_type = random.choice((other.op_type, *OPERATORS))
@@ -288,7 +288,7 @@ def _other_numbers(tensor: TensorProto, random: Random) -> None:
 
 
 def _elsewhere(tensor: TensorProto, random: Random) -> None:
-    """Its data is in another file: outside of the folder, absent, or too short."""
+    """Moves its data to another file: outside of the folder, nonexistent, or too short."""
     tensor.ClearField("raw_data")
     tensor.data_location = TensorProto.EXTERNAL
     entries = {"location": random.choice(LOCATIONS)}
@@ -301,7 +301,7 @@ def _elsewhere(tensor: TensorProto, random: Random) -> None:
 
 
 def absurd_size(model: ModelProto, random: Random) -> None:
-    """A tensor of more bytes than there are, made on the way."""
+    """A computed tensor larger than memory."""
     graph = model.graph
     source = random.choice(_names(graph) or ["x"])
     shape = [random.choice((1 << 20, 1 << 40, 1 << 62)) for _ in range(random.choice((1, 2, 8)))]
@@ -316,7 +316,7 @@ def absurd_size(model: ModelProto, random: Random) -> None:
 
 
 def recurse(model: ModelProto, random: Random) -> None:
-    """A function that calls itself, by way of another one or not."""
+    """A function that calls itself, directly or indirectly."""
     domain, names = "local", random.choice((("f",), ("f", "g"), ("f", "g", "h")))
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid(domain, 1)]
     for name, callee in zip(names, (*names[1:], names[0]), strict=True):
@@ -342,7 +342,7 @@ def change_function(model: ModelProto, random: Random) -> None:
 
 
 def nest_deeply(model: ModelProto, random: Random) -> None:
-    """If in If in If …, each in the branches of the one before."""
+    """Nested If, each in the branches of the previous one."""
     depth = random.choice((8, 24))
     inner = helper.make_graph([helper.make_node("Constant", [], ["v"], value_float=1.0)], "g", [],
                               [helper.make_empty_tensor_value_info("v")])  # fmt: skip
@@ -368,7 +368,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     retype_attribute, add_attribute, retype, reshape, reshape, change_initialiser,
     change_initialiser, change_initialiser, absurd_size, recurse, change_function, nest_deeply,
 )  # fmt: skip
-"""As often as they are tried."""
+"""Weighted by repetition."""
 
 ATTRIBUTES = ("axis", "axes", "perm", "to", "kernel_shape", "strides", "pads", "group", "mode",
               "keepdims", "alpha", "value", "dilations", "auto_pad", "epsilon")  # fmt: skip
@@ -378,7 +378,7 @@ OPERATORS = ("Add", "MatMul", "Conv", "Reshape", "Concat", "Gather", "Slice", "I
 
 
 def mutated(data: bytes, random: Random) -> tuple[str, bytes]:
-    """Names of one to three mutations, and the model after them."""
+    """Names of one to three mutations, and the mutated model."""
     model = ModelProto.FromString(data)
     done: list[str] = []
     wanted = random.choice((1, 1, 1, 2, 3))

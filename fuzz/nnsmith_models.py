@@ -25,13 +25,13 @@ from nnsmith.graph_gen import model_gen
 from nnsmith.materialize import Model
 
 SIZES = (5, 10, 15, 25)
-"""Numbers of nodes; a model's number chooses."""
+"""Numbers of nodes, selected by a model's number."""
 
 DTYPES = ("f16", "f32", "f64", "u8", "i8", "int16", "i32", "i64", "bool")
 """All that have operators in ONNX."""
 
 SECONDS = 10
-"""For the solver, a model."""
+"""Solver time limit per model."""
 
 
 @click.command()
@@ -42,7 +42,7 @@ def main(count: int, first: int, out: Path) -> None:
     """Write NUMBER.onnx for each number; those that are there already are kept."""
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
-    # NNSmith writes operator set 14, which the newer exporter does not.
+    # NNSmith emits operator set 14, which the newer exporter does not.
     torch.onnx.export = partial(torch.onnx.export, dynamo=False)
     out.mkdir(parents=True, exist_ok=True)
     kind = Model.init("onnx")
@@ -56,7 +56,7 @@ def main(count: int, first: int, out: Path) -> None:
 
 
 def _written(kind: Any, operators: Any, number: int, path: Path) -> bool:
-    """Whether the model could be made: some have no solution, or no form in ONNX."""
+    """Whether the model could be generated: some have no solution, or no form in ONNX."""
     random.seed(number)
     np.random.seed(number)
     torch.manual_seed(number)

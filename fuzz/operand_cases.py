@@ -1,6 +1,6 @@
-"""Operators whose operands decide how much is read or written, and where: models and good inputs.
+"""Operators whose operands determine sizes or positions of accesses: models and valid inputs.
 
-Extents that are names in a model may be anything at run time, 0 included.
+Symbolic extents in a model may have any value at run time, including 0.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from onnx import ModelProto
 
 @dataclass(frozen=True)
 class Case:
-    """One operator: its model in ONNX's text form, inputs that it accepts, and the names of those
-    whose elements decide."""
+    """One operator: its model in ONNX's text form, valid inputs, and the names of those whose
+    elements determine accesses."""
 
     name: str
     text: str
@@ -33,7 +33,7 @@ class Case:
 
 
 def ramp(*shape: int) -> Any:
-    """Different numbers around 0."""
+    """Distinct numbers around 0."""
     return np.linspace(-1, 1, int(np.prod(shape)), dtype=np.float32).reshape(shape)
 
 
@@ -48,7 +48,7 @@ def floats(*values: Any) -> Any:
 
 
 def scalar(value: Any, dtype: type = np.int64) -> Any:
-    """One number as an array."""
+    """A scalar array."""
     return np.array(value, dtype)
 
 

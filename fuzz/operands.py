@@ -1,10 +1,10 @@
-"""Operands that no operator should get, in modelcc and in onnxruntime.
+"""Invalid operands, in modelcc and in onnxruntime.
 
     python -m fuzz.operands [--cpu x86-64-v2]
 
-Every operator of :mod:`fuzz.operand_cases` is compiled once, all operands coming at run time.  Then
-each element that decides something becomes an extreme number, alone and with all others, and each
-named extent becomes 0 and 1.  modelcc and onnxruntime get every input in processes of their own.
+Every operator of :mod:`fuzz.operand_cases` is compiled once, with all operands given at run time.
+Then each element that determines accesses is set to an extreme number, alone and with all others,
+and each named extent to 0 and 1.  modelcc and onnxruntime run every input in separate processes.
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ Feeds = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Trial:
-    """One input of one operator, what was done to it, and what became of it.
+    """One input of one operator, its mutation, and its outcome.
 
-    Outcomes are ``alike``, ``explained`` (onnx's evaluator gives what modelcc gives),
-    ``both-refuse``, ``refused`` (by modelcc alone), ``peer-refused``, ``peer-died``, ``too-large``
-    (for the memory there is), or a finding: ``differs`` and those of
-    :class:`~fuzz.attempt.Outcome`.
+    Outcomes are ``alike``, ``explained`` (onnx's evaluator agrees with modelcc), ``both-refuse``,
+    ``refused`` (by modelcc alone), ``peer-refused``, ``peer-died``, ``too-large`` (for memory), or
+    a finding: ``differs`` and those of :class:`~fuzz.attempt.Outcome`.
     """
 
     case: Case
@@ -50,31 +49,31 @@ class Trial:
 
     @property
     def is_finding(self) -> bool:
-        """Whether something has to be looked at."""
+        """Whether it should be examined."""
         return self.outcome.kind not in RIGHT
 
 
 @dataclass(frozen=True)
 class Engines:
-    """One operator in both."""
+    """One operator in both engines."""
 
     case: Case
     options: Options
 
     @cached_property
     def ours(self) -> Callable[[Feeds], Feeds]:
-        """Of modelcc."""
+        """A runner of modelcc."""
         compiled = compile_model(self.case.model, self.options)
         session = compiled.target.load(compiled.artifact, 1)
         return lambda feeds: flat(session.run(dict(feeds)))
 
     def peer(self, feeds: Feeds) -> Feeds:
-        """Of onnxruntime, whose sessions do not outlive a fork."""
+        """Results of onnxruntime, whose sessions do not survive a fork."""
         return onnxruntime_runner(self.case.model)(feeds)
 
 
 def variants(case: Case) -> Iterator[tuple[str, Feeds]]:
-    """What is done to the inputs of ``case``, and what they are then."""
+    """Mutations of the inputs of ``case``, and the mutated inputs."""
     for name in case.deciders:
         array = np.asarray(case.feeds[name])
         for value in WHOLE if array.dtype.kind in "iub" else REAL:
@@ -103,11 +102,11 @@ def _other_extents(case: Case) -> Iterator[tuple[str, Feeds]]:
 
 
 def tried(engines: Engines, feeds: Feeds, limits: Limits) -> Outcome:
-    """What becomes of these inputs; whoever dies does so alone."""
+    """The outcome for these inputs, isolated from crashes."""
     alone = limited(partial(_ours, engines.ours, feeds), limits)
     if alone.kind not in ("ran", "refused"):
         return alone
-    more = replace(limits, memory=8 * limits.memory)  # for both results, and what compares them
+    more = replace(limits, memory=8 * limits.memory)  # for both results, and their comparison
     both = limited(partial(_both, engines, feeds, alone), more)
     return replace(alone, kind="peer-died") if both.kind in ("crash", "hang") else both
 

@@ -1,11 +1,10 @@
-"""What others make of a model and its inputs, to explain results that differ.
+"""Alternative results of a model and its inputs, to explain differences.
 
-Besides onnxruntime's own results and those of onnx's evaluator there are onnxruntime's for what
-is next to the model: inputs, constants or the results of all nodes moved to neighbouring numbers;
-and for what the model means to NumPy: NaN is kept by MaxPool, ReduceMax, ReduceMin, ArgMax and
-ArgMin, which in onnxruntime lose some or find others.  What MaxPool makes of NaN is not fixed: by
-which of its neighbours it is lost depends on the order in which an engine looks at them.  So
-results that depend on it may be anything.
+Besides the results of onnxruntime and onnx's evaluator there are onnxruntime's for perturbed
+models: inputs, constants or the results of all nodes moved to adjacent numbers; and for NumPy's
+semantics: NaN is propagated by MaxPool, ReduceMax, ReduceMin, ArgMax and ArgMin, which in
+onnxruntime lose some or find others.  MaxPool of NaN is unspecified: whether it is lost depends on
+the order in which an engine visits its neighbours.  So results that depend on it may be anything.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ MOVING = frozenset(
         "Max", "Min", "MaxPool", "ReduceMax", "ReduceMin",
     )
 )  # fmt: skip
-"""Operators whose results are numbers that were there before, which are exact."""
+"""Operators whose results are copies of operand elements, and thus exact."""
 
 ORDERED = frozenset(("MaxPool", "ReduceMax", "ReduceMin", "ArgMax", "ArgMin"))
 
@@ -47,8 +46,8 @@ def onnxruntime_runner(
 ) -> Runner:
     """``model`` in onnxruntime, on one thread.
 
-    Without VNNI its products of u8 and i8 are added in pairs that saturate at 16 bits, unless they
-    have to be ``exact``, which its optimisations see to.
+    Without VNNI its products of u8 and i8 are added in pairs that saturate at 16 bits, unless
+    ``exact`` ones are requested, which its optimisations implement.
     """
     levels = onnxruntime.GraphOptimizationLevel
     options = onnxruntime.SessionOptions()
@@ -66,9 +65,9 @@ def onnxruntime_runner(
 
 
 def flat(results: Mapping[str, Any]) -> dict[str, Any]:
-    """``results`` with the elements of lists and dicts as arrays of their own, by longer names.
+    """``results`` with the elements of lists and dicts as separate arrays, under extended names.
 
-    Scores in dicts are f32, whatever Python makes of them.
+    Scores in dicts are f32, not Python's floats.
     """
     found: dict[str, Any] = {}
     for name, value in results.items():
@@ -82,7 +81,7 @@ def flat(results: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def opinions(path: Path, feeds: Arrays, got: Arrays) -> Iterator[tuple[str, Arrays]]:
-    """Results by who gives them, besides ``got`` of modelcc; none of those that cannot run it."""
+    """Results by source, besides ``got`` of modelcc; none of sources that cannot run the model."""
     model = onnx.load(path)
     up, down = (partial(_neighbours, feeds, towards) for towards in (np.inf, -np.inf))
     makers: dict[str, Callable[[], Arrays]] = {
@@ -120,7 +119,7 @@ def evaluated(model: onnx.ModelProto, feeds: Arrays) -> Arrays:
 
 
 def _but_for_pools(model: onnx.ModelProto, feeds: Arrays, got: Arrays) -> Arrays:
-    """onnxruntime's results, but ``got`` where they depend on what MaxPool makes of NaN."""
+    """onnxruntime's results, except ``got`` where they depend on MaxPool's treatment of NaN."""
     kept, lost = (onnxruntime_runner(nan_kept(each))(feeds) for each in (model, nan_lost(model)))
 
     def chosen(name: str) -> Any:
@@ -144,7 +143,7 @@ def _neighbours(feeds: Arrays, towards: float) -> Arrays:
 
 
 def constants_moved(model: onnx.ModelProto, towards: float) -> onnx.ModelProto:
-    """``model`` with every float of its initializers moved to the next one ``towards``."""
+    """``model`` with every float of its initializers moved to the adjacent one ``towards``."""
     changed = _copy(model)
     for tensor in changed.graph.initializer:
         array = numpy_helper.to_array(tensor)
@@ -155,7 +154,7 @@ def constants_moved(model: onnx.ModelProto, towards: float) -> onnx.ModelProto:
 
 
 def results_moved(model: onnx.ModelProto, ulps: int) -> onnx.ModelProto:
-    """``model`` with every float that a node computes multiplied by 1 + ``ulps`` · epsilon."""
+    """``model`` with every computed float multiplied by 1 + ``ulps`` · epsilon."""
     types = _element_types(model)
 
     def moved(node: NodeProto) -> Iterator[NodeProto]:
@@ -174,7 +173,7 @@ def results_moved(model: onnx.ModelProto, ulps: int) -> onnx.ModelProto:
 
 
 def nan_kept(model: onnx.ModelProto) -> onnx.ModelProto:
-    """``model`` where greatest and least of numbers with NaN among them is NaN, the first one."""
+    """``model`` with NaN-propagating extrema: the first NaN, if there is one."""
     types = _element_types(model)
 
     def kept(node: NodeProto) -> Iterator[NodeProto]:
@@ -200,7 +199,7 @@ def nan_kept(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def nan_lost(model: onnx.ModelProto) -> onnx.ModelProto:
-    """``model`` where MaxPool sees minus infinity for NaN."""
+    """``model`` with minus infinity for NaN as operands of MaxPool."""
     types = _element_types(model)
 
     def lost(node: NodeProto) -> Iterator[NodeProto]:
@@ -219,7 +218,7 @@ def nan_lost(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _same(node: NodeProto, operator: str, x: str, y: str) -> NodeProto:
-    """``node`` as another ``operator`` of the same geometry, of ``x``."""
+    """``node`` as another ``operator`` with the same geometry, on ``x``."""
     copy = NodeProto()
     copy.CopyFrom(node)
     copy.name = ""  # names of nodes are unique
@@ -233,7 +232,7 @@ def _same(node: NodeProto, operator: str, x: str, y: str) -> NodeProto:
 
 
 def _renamed(node: NodeProto, names: list[str]) -> NodeProto:
-    """``node`` with ``_own`` behind those of its results."""
+    """``node`` with ``_own`` appended to those of its results."""
     copy = NodeProto()
     copy.CopyFrom(node)
     for place, name in enumerate(node.output):
@@ -262,7 +261,7 @@ def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _element_types(model: onnx.ModelProto) -> dict[str, int]:
-    """Element types of all tensors outside of bodies that are known."""
+    """Known element types of all tensors outside of bodies."""
     graph = onnx.shape_inference.infer_shapes(model).graph
     values = (*graph.input, *graph.value_info, *graph.output)
     types = {v.name: v.type.tensor_type.elem_type for v in values}

@@ -1,4 +1,4 @@
-"""What a campaign found, as text."""
+"""Results of a campaign, as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fuzz.campaign import Tried
 
 
 def summary(found: Sequence[Tried]) -> str:
-    """How many mutants were tried, with which outcomes, and how many refusals name a place."""
+    """Counts of mutants by outcome, and of rejections with a location."""
     kinds = Counter(t.outcome.kind for t in found)
     refused = [t.outcome for t in found if t.outcome.kind == "refused"]
     placed = sum(outcome.placed for outcome in refused)
@@ -31,7 +31,7 @@ def line(tried: Tried) -> str:
 
 
 def groups(found: Sequence[Tried]) -> list[str]:
-    """Findings that look alike as one line, the most frequent first, with the first mutant."""
+    """Similar findings as one line, the most frequent first, with the first mutant."""
     alike: dict[str, list[Tried]] = {}
     for tried in found:
         if tried.outcome.is_finding:

@@ -1,9 +1,9 @@
-"""torch's layers and functions one by one, with named dimensions, as .onnx files.
+"""Individual torch layers and functions, with named dimensions, as .onnx files.
 
     python -m fuzz.torch_models --out models
 
-Wants torch and onnx, but nothing of modelcc.  What torch's exporter refuses is told and left out.
-Weights and inputs are the same each time.
+Wants torch and onnx, but nothing of modelcc.  Cases that torch's exporter rejects are reported and
+skipped.  Weights and inputs are deterministic.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from torch.nn import functional
 
 @dataclass(frozen=True)
 class Case:
-    """A layer or function of ``shapes``; the axes in ``named`` of every operand are dimensions."""
+    """A layer or function with operands of ``shapes``; the axes in ``named`` of every operand are
+    symbolic."""
 
     name: str
     function: Callable[..., Any]
@@ -49,7 +50,7 @@ X = PLANES[1]
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """All cases."""
     for rank, shape in PLANES.items():
         axes = (0, *range(2, rank + 2))
         for name, layer in (*_windows(rank), *_norms(rank)):
