@@ -168,9 +168,9 @@ def launch_extents(function: Function) -> tuple[tuple[Index, ...], tuple[Index, 
 
 
 def launched_groups(groups: tuple[Index, ...], across: int) -> tuple[Index, ...]:
-    """How many ``groups``, the innermost dimension first, a device is asked for: where any but the
-    first may have more than ``across`` (0: may have any number), all others are rows, so few of
-    such that they are enough, each a bit shorter than that; groups behind the last one end."""
+    """The grid to launch for ``groups``, innermost dimension first: if any but the first may exceed
+    ``across`` (0: no limit), all others together become equal rows of at most ``across`` groups, as
+    few as suffice; groups beyond the last one end at once."""
     if not across or all(isinstance(n, int) and n <= across for n in groups[1:]):
         return groups
     others = product(groups[1:])

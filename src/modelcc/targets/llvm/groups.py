@@ -85,8 +85,8 @@ class GroupCode:
                 self._by_all = frozenset(map(id, s.body))
 
     def _rows(self, extents: tuple[Index, ...]) -> str:
-        """Where dimensions but the first are launched as rows, the number of the group in all of
-        them, behind whose last one groups end; "" elsewhere."""
+        """If all dimensions but the first are launched as rows, the group's linear index in them;
+        groups beyond the last one end.  "" elsewhere."""
         launched, row = launched_groups(extents, self._groups.across), self._groups.row
         if launched == extents or row is None:
             return ""
@@ -99,7 +99,7 @@ class GroupCode:
         return place
 
     def _end_unless(self, condition: str) -> None:
-        """Groups go on if this holds."""
+        """Ends groups for which ``condition`` does not hold."""
         there, before = self._code.emit(condition, "there"), self._code.scope.block
         end = BasicBlock(self._code.fresh("none"), terminator="ret void")
         self._code.blocks.append(end)
@@ -107,7 +107,8 @@ class GroupCode:
         before.terminator = f"br i1 {there}, label %{', label %'.join(labels)}"
 
     def _along(self, s: For, inner: Sequence[Index], place: str, type_: str) -> str:
-        """The number in the dimension of ``s``, around ``inner`` ones, of a group at a place."""
+        """The index along ``s``, outside ``inner`` dimensions, of a group with linear index
+        ``place``."""
         if inner:
             place = self._code.emit(f"udiv {type_} {place}, {self._number(product(inner), type_)}")
         if s is not self._grid:
