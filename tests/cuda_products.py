@@ -17,11 +17,14 @@ from modelcc.targets.gpu.products.tensor_choice import tensor_bytes, tensor_regi
 from modelcc.targets.llvm.groups import shared_bytes
 
 
-def product(m: int, n: int, k: int, dtype: str, turned: bool = False) -> TensorProgram:
-    """Rows by columns, or by rows of the other operand, with a bias, bounded below."""
+def product(
+    m: int, n: int, k: int, dtype: str, turned: bool = False, other: str = ""
+) -> TensorProgram:
+    """Rows by columns, or by rows of the other operand, maybe of an ``other`` type, with a bias,
+    bounded below."""
     right, at = (f"{n}, {k}", "j, l") if turned else (f"{k}, {n}", "l, j")
-    sums = "i32" if dtype == "i8" else "f32"
-    inputs = f"%a: {dtype}[{m}, {k}], %b: {dtype}[{right}], %c: {sums}[{n}]"
+    sums = "i32" if dtype in ("i8", "u8") else "f32"
+    inputs = f"%a: {dtype}[{m}, {k}], %b: {other or dtype}[{right}], %c: {sums}[{n}]"
     return parse_tensor_program(
         f"""program @p({inputs}) -> (%y) {{
           kernel @k({inputs}) -> (%y: {dtype}[{m}, {n}]) {{

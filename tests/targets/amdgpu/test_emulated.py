@@ -34,7 +34,14 @@ from modelcc.schedule.group_schedule import GroupProduct, TensorAttention, Tenso
 from modelcc.schedule.schedule import Schedule
 from modelcc.targets.amdgpu.chips import CHIPS
 from modelcc.targets.gpu.attention.wave_attention import LAYOUTS
-from modelcc.targets.gpu.products.tensor_product import DEEP, EXACT, ROUNDED, SPLIT, WHOLE_ROWS
+from modelcc.targets.gpu.products.tensor_product import (
+    DEEP,
+    EXACT,
+    ROUNDED,
+    SPLIT,
+    UNSIGNED,
+    WHOLE_ROWS,
+)
 from modelcc.targets.gpu.schedule import schedule_groups
 from tests.targets.gpu.attention.test_wave_attention import CASES as ATTENTION
 from tests.targets.gpu.products.test_tensor_product import ALTERNATING, held
@@ -74,7 +81,8 @@ def test_updates_by_lists(name: str, backwards: bool) -> None:
 @pytest.mark.share(4, "name", "chip", "backwards")
 @pytest.mark.parametrize("chip", ["gfx942", "gfx950", "gfx1100", "gfx1201"])
 @pytest.mark.parametrize(
-    "name", [n for n, (s, _) in FRAGMENTS.items() if s.instruction not in (ROUNDED, SPLIT)]
+    "name",
+    [n for n, (s, _) in FRAGMENTS.items() if s.instruction not in (ROUNDED, SPLIT, UNSIGNED)],
 )
 def test_products_of_fragments(name: str, chip: str, backwards: bool) -> None:
     schedule, kernel = FRAGMENTS[name]

@@ -37,6 +37,7 @@ SHAPES = {
     "few rows": (product(128, 768, 3072, "f16", True), "HMMA.16816.F32"),
     "odd": (product(1000, 50257, 768, "f16", True), "HMMA.16816.F32"),
     "bytes": (product(512, 512, 512, "i8", True), "IMMA.16832.S8.S8"),
+    "unsigned by signed": (product(512, 512, 512, "u8", True, "i8"), "IMMA.16832.U8.S8"),
 }
 
 

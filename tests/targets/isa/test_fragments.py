@@ -19,7 +19,7 @@ from modelcc.ir.loop_parser import parse_function
 from modelcc.ir.loop_text import print_function
 from modelcc.ir.loop_traversal import map_blocks
 from modelcc.ir.loop_verifier import verify_function
-from modelcc.ir.types import BF16, F8E4M3FN, F8E5M2, F16, F32, I8, Array, DType
+from modelcc.ir.types import BF16, F8E4M3FN, F8E5M2, F16, F32, I8, U8, Array, DType
 from modelcc.passes.loop.expand_copies import expand_copies
 from modelcc.targets.cuda.chips import find_chip
 from modelcc.targets.cuda.text import llvm_text, ptx_text
@@ -40,13 +40,13 @@ disassembling = pytest.mark.skipif(find_tool("nvdisasm") is None, reason="there 
 TERMS = 2
 """Fragments that are added up."""
 
-BODY = """func @product(%x: {t}[{n}], %y: {t}[{n}], %z: mut {s}[256]) {{
+BODY = """func @product(%x: {t}[{n}], %y: {u}[{n}], %z: mut {s}[256]) {{
   grid g in 0 .. 1 {{
     shared %l: {t}[{m}]
-    shared %r: {t}[{m}]
+    shared %r: {u}[{m}]
     thread lane in 0 .. 32 {{
       warp %fa: {t}[{f}]
-      warp %fb: {t}[{f}]
+      warp %fb: {u}[{f}]
       warp %fc: {s}[256]
       run @{clear}(%fc[0])
       for k in 0 .. {terms} {{
@@ -68,13 +68,17 @@ BODY = """func @product(%x: {t}[{n}], %y: {t}[{n}], %z: mut {s}[256]) {{
 }}"""
 
 
-def product(dtype: DType, t: tuple[bool, bool] = (False, True)) -> Function:
-    """``z = x y`` of 16 x 16 results; operands that are ``t`` lie there as they are loaded."""
+def product(
+    dtype: DType, t: tuple[bool, bool] = (False, True), other: DType | None = None
+) -> Function:
+    """``z = x y`` of 16 x 16 results; operands that are ``t`` lie there as they are loaded; ``y``
+    may be of an ``other`` type."""
+    other = dtype if other is None else other
     sums, d, w = sums_of(dtype), depth(dtype), 16 // dtype.bytes
-    used = load_a(dtype, t[0]), load_b(dtype, t[1]), multiply(dtype), clear_c(sums)
+    used = load_a(dtype, t[0]), load_b(other, t[1]), multiply(dtype, other=other), clear_c(sums)
     store = store_c(sums, sums)
     text = BODY.format(
-        t=dtype, s=sums, n=16 * d * TERMS, m=16 * (d + w), f=16 * d, terms=TERMS, d=d, w=w,
+        t=dtype, u=other, s=sums, n=16 * d * TERMS, m=16 * (d + w), f=16 * d, terms=TERMS, d=d, w=w,
         pitch=d + w, row=d * TERMS, a=used[0].name, b=used[1].name, multiply=used[2].name,
         clear=used[3].name, store=store.name,
     )  # fmt: skip
@@ -117,6 +121,40 @@ def test_products_are_those_of_numpy(dtype: DType) -> None:
     again = np.zeros_like(z)
     interpret_loops(expand_copies(function), [x, y, again], [])
     np.testing.assert_array_equal(again, z)
+
+
+def bytes_of(left: DType, right: DType) -> tuple[Array, Array, Array]:
+    """Operands of all values, and memory for the sums."""
+    generator = np.random.default_rng(6)
+    limits = (np.iinfo(dtype.numpy) for dtype in (left, right))
+    x, y = (
+        generator.integers(n.min, n.max + 1, (16, depth(left) * TERMS)).astype(n.dtype)
+        for n in limits
+    )
+    return x, y, np.zeros((16, 16), np.int32)
+
+
+@pytest.mark.parametrize(("left", "right"), [(U8, I8), (I8, U8), (U8, U8), (I8, I8)], ids=str)
+def test_bytes_of_any_signs_are_multiplied(left: DType, right: DType) -> None:
+    function = product(left, other=right)
+    verify_function(function)
+    assert parse_function(print_function(function)) == function
+    x, y, z = bytes_of(left, right)
+    interpret_loops(function, [x, y, z], [])
+    np.testing.assert_array_equal(z, x.astype(np.int32) @ y.astype(np.int32).T)
+
+
+@assembling
+@disassembling
+@pytest.mark.parametrize(("left", "right"), [(U8, I8), (I8, U8), (U8, U8), (I8, I8)], ids=str)
+@pytest.mark.parametrize("name", ["sm_80", "sm_90a"])
+def test_bytes_of_any_signs_have_instructions(name: str, left: DType, right: DType) -> None:
+    chip = find_chip(name)
+    code = disassemble(
+        assemble(ptx_text(llvm_text([product(left, other=right)], chip), chip), chip).code
+    )
+    signs = ".".join("U8" if dtype == U8 else "S8" for dtype in (left, right))
+    assert f"IMMA.16832.{signs} " in code
 
 
 def test_operands_may_lie_transposed() -> None:

@@ -9,7 +9,7 @@ from importlib import import_module
 from modelcc.ir.errors import ModelError
 from modelcc.runtime.streams.cuda_code import architecture_of
 from modelcc.targets.gpu.machine import GPUS, GpuModel
-from modelcc.targets.gpu.products.tensor_product import BYTES
+from modelcc.targets.gpu.products.tensor_product import BYTES, UNSIGNED
 from modelcc.targets.isa.nvidia_mma import REGISTERS
 from modelcc.targets.native.machine import Machine
 
@@ -47,7 +47,11 @@ class Chip:
 
 _A100, _DESKTOP, _H100, _RTX_40 = (
     replace(
-        GPUS[n], matrix=("mma", REGISTERS, *more), arrivals=True, copies=True, overlaps=n == "h100"
+        GPUS[n],
+        matrix=("mma", UNSIGNED, REGISTERS, *more),
+        arrivals=True,
+        copies=True,
+        overlaps=n == "h100",
     )
     for n, more in (("a100", ()), ("rtx30", ()), ("h100", (BYTES,)), ("rtx40", (BYTES,)))
 )

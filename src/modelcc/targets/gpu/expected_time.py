@@ -58,7 +58,7 @@ def kernel_seconds(kernel: Kernel, program: TensorProgram, machine: GpuModel) ->
     that are moved; 0 for few rows of a product, which take the time of reading constants however
     they are cut into kernels.  None for all others."""
     own = canonical(kernel, program.types, frozenset(program.constants), program.dims)[0]
-    grouped = GroupKernel(with_weights(own, weight_layouts(own)), "kernel")
+    grouped = GroupKernel(with_weights(own, weight_layouts(own, machine)), "kernel")
     try:
         schedule = default_schedule(grouped.kernel, machine)
     except NoScheduleError:

@@ -102,7 +102,7 @@ def schedule_groups_kernel(
     :class:`NoScheduleError` if no default fits; :class:`ScheduleError` if ``wanted`` does not.
     """
     del states
-    layouts = weight_layouts(kernel)
+    layouts = weight_layouts(kernel, machine)
     kernel = with_weights(kernel, layouts)
     schedule = default_schedule(kernel, machine) if wanted is None else wanted
     grouped = GroupKernel(kernel, name, source)

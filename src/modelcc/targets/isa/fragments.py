@@ -27,14 +27,17 @@ from modelcc.ir.loop import (
     Stmt,
     Store,
 )
-from modelcc.ir.types import BF16, F8E4M3FN, F8E5M2, F16, F32, I8, I32, U32, DType
+from modelcc.ir.types import BF16, F8E4M3FN, F8E5M2, F16, F32, I8, I32, U8, U32, DType
 
 SIDE = 16
 DEPTH_BYTES = 32
 MOST_EVERY = 4
 """Fragments whose columns alternate, so that a thread loads its elements of all of them at once."""
 
-OPERANDS = (F16, BF16, F32, I8, F8E4M3FN, F8E5M2)
+INTEGERS = (I8, U8)
+"""Integers, of which two operands may have different ones."""
+
+OPERANDS = (F16, BF16, F32, *INTEGERS, F8E4M3FN, F8E5M2)
 """Types of operands; f32 is multiplied as TF32, with 10 bits of mantissa, or exactly."""
 
 _ROW, _TERM, _PART, _STRIDE = Sym("i"), Sym("k"), Sym("h"), Sym("stride")
@@ -54,7 +57,7 @@ def fragment_bytes(warp: int) -> int:
 
 def sums_of(dtype: DType) -> DType:
     """The type in which products of operands are accumulated."""
-    return I32 if dtype == I8 else F32
+    return I32 if dtype in INTEGERS else F32
 
 
 @cache
@@ -90,22 +93,27 @@ def clear_c(sums: DType) -> Function:
 
 
 @cache
-def multiply(dtype: DType, exact: bool = False, together: int = 1) -> Function:
+def multiply(
+    dtype: DType, exact: bool = False, together: int = 1, other: DType | None = None
+) -> Function:
     """``c += a b``, with products as exact as ``dtype`` implies, added in the type of sums;
     products of f32 are exact only if ``exact``.  ``a`` and ``b`` may be several fragments
-    ``together``, each with the terms that follow those of the previous one."""
+    ``together``, each with the terms that follow those of the previous one.  ``b`` has an ``other``
+    type only if both are integers."""
+    other = dtype if other is None else other
     sums, terms = sums_of(dtype), depth(dtype)
     first = SIDE * terms * _PART if together > 1 else 0
     a = Load("a", first + terms * _ROW + _TERM, dtype)
-    b = Load("b", first + SIDE * _TERM, dtype, SIDE)
+    b = Load("b", first + SIDE * _TERM, other, SIDE)
     left, right = (e if exact and dtype == F32 else _widened(e, sums) for e in (a, b))
     total = MulAdd(Splat(left, SIDE), right, Load("c", SIDE * _ROW, sums, SIDE))
     body = For("k", 0, terms, (Store("c", SIDE * _ROW, total),))
     if together > 1:
         body = For(_PART.name, 0, together, (body,))
     body = _rows(body)
-    taken = (_read("a", dtype, together * terms), _read("b", dtype, together * terms))
-    name = f"multiply_{dtype}{'_exact' if exact and dtype == F32 else ''}"
+    taken = (_read("a", dtype, together * terms), _read("b", other, together * terms))
+    name = f"multiply_{dtype}{'' if other == dtype else f'_{other}'}"
+    name += f"{'_exact' if exact and dtype == F32 else ''}"
     name += f"_{together}" if together > 1 else ""
     return _routine(name, (_written("c", sums, SIDE), *taken), body)
 

@@ -15,9 +15,10 @@ from typing import TypeAlias
 
 from modelcc.ir.index import Index, floordiv, mod
 from modelcc.ir.loop import Function
-from modelcc.ir.types import BF16, F8E4M3FN, F8E5M2, F16, F32, I8, I32, DType
+from modelcc.ir.types import BF16, F8E4M3FN, F8E5M2, F16, F32, I32, U8, DType
 from modelcc.passes.loop.expand_narrow import expand_narrow
 from modelcc.targets.isa.fragments import (
+    INTEGERS,
     OPERANDS,
     SIDE,
     clear_c,
@@ -130,12 +131,19 @@ _MULTIPLY: Mapping[DType, MatrixMultiply] = {
     F32: MatrixMultiply(
         _MMA.format("m16n8k8.row.col.tf32"), "i32", "float", "llvm.nvvm.f2tf32.rna"
     ),
-    I8: MatrixMultiply(_MMA.format("m16n8k32.row.col.s8"), "i32", "i32"),
     **{
         dtype: MatrixMultiply(_MMA.format(f"{_F8}.{name}.{name}.f32"), "i32", "float")
         for dtype, name in ((F8E4M3FN, "e4m3"), (F8E5M2, "e5m2"))
     },
 }
+
+_BYTES = "m16n8k32.row.col"
+
+
+def _of_integers(left: DType, right: DType) -> MatrixMultiply:
+    """Of bytes of either sign: exact sums, modulo 2**32."""
+    names = dict.fromkeys("u8" if dtype == U8 else "s8" for dtype in (left, right))
+    return MatrixMultiply(_MMA.format(".".join((_BYTES, *names))), "i32", "i32")
 
 
 def _known() -> Mapping[Function, MatrixInstruction]:
@@ -150,7 +158,11 @@ def _known() -> Mapping[Function, MatrixInstruction]:
         if dtype == F32:
             found[load_a(dtype, transposed=True)] = MatrixColumns(halves_first=False)
             found[load_b(dtype)] = MatrixColumns(halves_first=True)
-        found[multiply(dtype)] = _MULTIPLY[dtype]
+        if dtype in INTEGERS:
+            for other in INTEGERS:
+                found[multiply(dtype, other=other)] = _of_integers(dtype, other)
+        else:
+            found[multiply(dtype)] = _MULTIPLY[dtype]
         found[clear_c(sums_of(dtype))] = MatrixClear()
     found[multiply_split()] = replace(_MULTIPLY[F32], split=True)
     found[scale_c()] = MatrixScale()

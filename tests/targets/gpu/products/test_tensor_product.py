@@ -29,6 +29,7 @@ SIZES = {"m": 19, "n": 24, "k": 21}
 ONE = TensorProduct(16, 16, 16, 1, 1)
 FOUR = TensorProduct(32, 32, 32, 2, 2, 3)
 BYTES = TensorProduct(16, 32, 32, 1, 2, 2)
+UNSIGNED = TensorProduct(32, 32, 64, 2, 1, 3, "mma_u8")
 ROUNDED = TensorProduct(32, 16, 8, 2, 1, 2, "mma_tf32")
 THREE = TensorProduct(32, 32, 16, 1, 2, 3, "mma_tf32x3")
 
@@ -61,6 +62,20 @@ PRODUCTS: Mapping[str, tuple[TensorProduct, str]] = {
       %y: f32[18, 40] = [i < 18, j < 40] f32(%p[i, j]) * %s[j] }"""),
     "bytes by columns": (BYTES, """%a: i8[16, 48], %b: i8[48, 32]) -> (%y: i32[16, 32]) {
       %y: i32[16, 32] = [i < 16, j < 32] sum[l < 48] i32(%a[i, l]) * i32(%b[l, j]) }"""),
+    "unsigned by signed": (UNSIGNED, """%a: u8[18, 48], %b: i8[40, 48], %s: f32[40])
+      -> (%y: u8[18, 40]) {
+      %p: i32[18, 40] = [i < 18, j < 40] sum[l < 48] i32(%a[i, l]) * i32(%b[j, l])
+      %y: u8[18, 40] = [i < 18, j < 40] u8(min(max(f32(%p[i, j]) * %s[j], 0.0), 255.0)) }"""),
+    "signed by unsigned": (UNSIGNED, """%a: i8[m, 45], %b: u8[45, 33]) -> (%y: i32[m, 33]) {
+      %y: i32[m, 33] = [i < m, j < 33] sum[l < 45] i32(%a[i, l]) * i32(%b[l, j]) }"""),
+    "unsigned": (UNSIGNED, """%a: u8[2, 17, 64], %b: u8[2, 19, 64]) -> (%y: i32[2, 17, 19]) {
+      %y: i32[2, 17, 19] = [h < 2, i < 17, j < 19] sum[l < 64]
+        i32(%a[h, i, l]) * i32(%b[h, j, l]) }"""),
+    "image of bytes": (UNSIGNED, """%x: u8[2, 6, 5, 16], %w: i8[24, 3, 3, 16])
+      -> (%y: i32[2, 6, 5, 24]) {
+      %y: i32[2, 6, 5, 24] = [n < 2, i < 6, j < 5, o < 24] sum[u < 3, v < 3, c < 16]
+        i32((%x[n, i + u - 1, j + v - 1, c] if [i + u >= 1, i + u < 7, j + v >= 1, j + v < 6]
+          else 7:u8)) * i32(%w[o, u, v, c]) }"""),
     "rounded": (ROUNDED, """%a: f32[40, 20], %b: f32[20, 16]) -> (%y: f32[40, 16]) {
       %y: f32[40, 16] = [i < 40, j < 16] sum[l < 20] %a[i, l] * %b[l, j] }"""),
     "columns of f32": (ROUNDED, """%a: f32[20, 40], %b: f32[20, 16]) -> (%y: f32[40, 16]) {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from kernel_runs import interpreted, run_scheduled
@@ -78,6 +80,29 @@ def test_rows_of_a_matrix_begin_on_boundaries(columns: int, order: tuple[int, ..
     np.testing.assert_array_equal(packed.data, w.transpose(order))
     found = run_scheduled(scheduled, interpreted(scheduled), {"x": x}, {})
     np.testing.assert_array_equal(found["y"], run_program(parsed, {"x": x}, {})["y"])
+
+
+BYTES_MATRIX = """program @p(%x: u8[40, 64]) -> (%y) dims() {{
+  constant %w: i8[64, 96] = "{w}"
+  kernel @MatMul(%x: u8[40, 64], %w: i8[64, 96]) -> (%y: i32[40, 96]) {{
+    %y: i32[40, 96] = [i < 40, o < 96] sum[c < 64] i32(%x[i, c]) * i32(%w[c, o]) }} }}"""
+
+
+@pytest.mark.parametrize(("on_units", "order"), [(True, (1, 0)), (False, (0, 1))])
+def test_bytes_lie_by_terms_for_tensor_cores(on_units: bool, order: tuple[int, ...]) -> None:
+    """Which read them in no other way; others have the model's order."""
+    rng = np.random.default_rng(3)
+    x, w = rng.integers(0, 256, (40, 64)), rng.integers(-128, 128, (64, 96)).astype("int8")
+    weights = Constant(w)
+    text = BYTES_MATRIX.format(w=weights.digest)
+    parsed = parse_tensor_program(text, {weights.digest: weights})
+    gpu = find_chip("sm_80").gpu
+    machine = gpu if on_units else replace(gpu, matrix=())
+    scheduled = schedule_groups(parsed, None, machine)
+    (packed,) = scheduled.constants.values()
+    np.testing.assert_array_equal(packed.data, w.transpose(order))
+    found = run_scheduled(scheduled, interpreted(scheduled), {"x": x.astype("uint8")}, {})
+    np.testing.assert_array_equal(found["y"], x @ w.astype(np.int64))
 
 
 TWINS = """program @p(%x: f16[40, 64]) -> (%y) dims() {{

@@ -120,7 +120,7 @@ class WinogradEstimate:
         return self.known[key]
 
     def _seconds(self, key: CanonicalKernel) -> float | None:
-        grouped = GroupKernel(with_weights(key, weight_layouts(key)), "kernel")
+        grouped = GroupKernel(with_weights(key, weight_layouts(key, self.machine)), "kernel")
         schedule = next(choices(grouped, self.machine), None)
         return contraction_seconds(grouped, schedule, self.machine)
 

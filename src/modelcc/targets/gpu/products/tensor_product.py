@@ -25,7 +25,7 @@ from math import gcd
 from modelcc.ir.argument import Argument
 from modelcc.ir.index import Index, Sym, ceildiv, floordiv, mod
 from modelcc.ir.loop import Alloc, Barrier, Buffer, For, Function, RoutineCall, Stmt
-from modelcc.ir.types import F32, DType
+from modelcc.ir.types import F32, U8, DType
 from modelcc.schedule.group_schedule import TensorProduct
 from modelcc.schedule.nest import LoopVar, Nest
 from modelcc.schedule.schedule import ScheduleError
@@ -41,6 +41,7 @@ from modelcc.targets.gpu.products.async_copy_blocks import AsyncCopyBlocks
 from modelcc.targets.gpu.products.epilogue_staging import EpilogueStaging
 from modelcc.targets.gpu.products.staged_tile import StagedTile, TileCopier, has_rows_of_terms
 from modelcc.targets.isa.fragments import (
+    INTEGERS,
     MOST_EVERY,
     OPERANDS,
     SIDE,
@@ -61,6 +62,9 @@ EXACT, SPLIT, ROUNDED = "mma_f32", "mma_tf32x3", "mma_tf32"
 BYTES, DEEP = "mma_f8", "mma_deep"
 """Instructions for 8-bit floats, and those with the terms of two fragments."""
 
+UNSIGNED = "mma_u8"
+"""Instructions for bytes of which either operand, or both, may be unsigned."""
+
 MATRICES, WHOLE_MATRICES = "matrices", "matrices_f32"
 """Instructions that load and store whole matrices, of f16 and bf16, and of exact f32."""
 
@@ -75,7 +79,9 @@ def lower_tensor_product(kernel: GroupKernel, schedule: TensorProduct) -> Functi
     found = group_contraction(kernel.group)
     dtype = None if anchor is None or found is None else matrix_type(anchor, found)
     if found is None or dtype is None or schedule.instruction not in families(dtype):
-        raise ScheduleError("matrix units multiply f16, bf16, i8, f8, and f32 if it may be rounded")
+        raise ScheduleError(
+            "matrix units multiply f16, bf16, i8, u8, f8, and f32 if it may be rounded"
+        )
     check_warps(schedule, dtype)
     if schedule.columns % (SIDE * schedule.warp_columns * len(found.rights)):
         raise ScheduleError(f"warps have as many times {SIDE} columns of either of twins")
@@ -89,14 +95,18 @@ def families(dtype: DType) -> tuple[str, ...]:
         return EXACT, WHOLE_MATRICES, SPLIT, ROUNDED
     if dtype.is_float and dtype.bits == 8:
         return (BYTES,)
+    if dtype == U8:
+        return (UNSIGNED,)
     return (DEEP, "mma", WHOLE_ROWS, *([MATRICES] if dtype.is_float else []))
 
 
 def matrix_type(anchor: Nest, found: Contraction) -> DType | None:
-    """The type of both operands, if tensor cores compute the products and sums of ``anchor``."""
+    """The type of both operands, if tensor cores compute the products and sums of ``anchor``; u8 if
+    these are bytes of which either is unsigned."""
     left, right = found.left, found.right
-    dtype = left.value.dtype
-    if dtype != right.value.dtype or dtype not in OPERANDS:
+    own = {left.value.dtype, right.value.dtype}
+    dtype = U8 if own == {*INTEGERS} else left.value.dtype
+    if own not in ({dtype}, {*INTEGERS}) or dtype not in OPERANDS:
         return None
     sums = {left.dtype, right.dtype, anchor.body.dtype}
     return dtype if sums == {sums_of(dtype)} else None
@@ -161,8 +171,9 @@ class _TensorProduct:
             for tile, count in sides
         )
         part, terms = SIDE * depth(dtype) * _together(s), self._shape
-        self._a = Buffer(fresh("fa"), dtype, terms[0] * part, "warp")
-        self._b = Buffer(fresh("fb"), dtype, terms[1] * part, "warp")
+        self._types = found.left.value.dtype, found.right.value.dtype
+        self._a = Buffer(fresh("fa"), self._types[0], terms[0] * part, "warp")
+        self._b = Buffer(fresh("fb"), self._types[1], terms[1] * part, "warp")
         self._c = Buffer(fresh("fc"), self._sums, terms[0] * terms[1] * SIDE * SIDE, "warp")
 
     def _tile(
@@ -235,8 +246,8 @@ class _TensorProduct:
         (rows, columns), own = self._shape, self._fragments[1]
         left, loads_a = self._left, list[Stmt]()
         loads_b = [list[Stmt]() for _ in self._rights]
-        take_a = load_a(self._dtype, not left.rows_of_terms, self._every[0])
-        take_b = load_b(self._dtype, self._rights[0].rows_of_terms, self._every[1])
+        take_a = load_a(self._types[0], not left.rows_of_terms, self._every[0])
+        take_b = load_b(self._types[1], self._rights[0].rows_of_terms, self._every[1])
         for part in range(parts):
             term = (step * parts + part) * d
             first = left.offset(which, term, self._place(0, row, i))
@@ -252,8 +263,11 @@ class _TensorProduct:
         total = Argument(self._c.name, (i * columns + j) * SIDE * SIDE)
         instruction = self._schedule.instruction
         exact = instruction in (EXACT, WHOLE_MATRICES)
+        own_type, other = self._types
         multiplied = (
-            multiply_split() if instruction == SPLIT else multiply(self._dtype, exact, parts)
+            multiply_split()
+            if instruction == SPLIT
+            else multiply(own_type, exact, parts, None if other == own_type else other)
         )
         body = (
             _unrolled(i, rows, *loads_a),

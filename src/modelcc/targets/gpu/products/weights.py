@@ -10,12 +10,15 @@ from math import prod
 from modelcc.ir.index import Index, Sym, symbols
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Read, Stage
-from modelcc.ir.types import BF16, F16, I8, Layout, Part, TensorType
+from modelcc.ir.types import BF16, F16, I8, DType, Layout, Part, TensorType
 from modelcc.passes.tensor.row_product import match_row_product
 from modelcc.passes.tensor.twin_products import twin_stages
 from modelcc.schedule.canonical import CanonicalKernel
+from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.products.staged_tile import VECTOR_BYTES
+from modelcc.targets.gpu.products.tensor_product import UNSIGNED, families
 from modelcc.targets.gpu.sizes import FEW, number
+from modelcc.targets.isa.fragments import INTEGERS
 
 
 def with_weights(kernel: CanonicalKernel, layouts: Mapping[str, Layout]) -> CanonicalKernel:
@@ -24,11 +27,12 @@ def with_weights(kernel: CanonicalKernel, layouts: Mapping[str, Layout]) -> Cano
     return replace(kernel, types=tuple(types))
 
 
-def weight_layouts(kernel: CanonicalKernel) -> dict[str, Layout]:
+def weight_layouts(kernel: CanonicalKernel, machine: GpuModel) -> dict[str, Layout]:
     """Layouts of weights that images are convolved with: constants, read with results contiguous.
     Terms are in the order of the image's dimensions.  Results are innermost, or terms are: for
     bytes, which tensor cores read by terms only, and where rows of results would not be aligned.  A
-    matrix gets a layout only in the latter case, if there are enough results for tiles.  For
+    matrix gets a layout only in these cases, that of bytes where ``machine`` has matrix
+    instructions for them, if there are enough results for tiles.  For
     windows over one or a few channels, channels are innermost, if they are so in images.  Twin
     products have the same order, or none; terms are innermost in a 16-bit matrix, so that halves of
     tiles may have any width (boxes of columns restrict it)."""
@@ -36,14 +40,18 @@ def weight_layouts(kernel: CanonicalKernel) -> dict[str, Layout]:
     first, *later = kernel.stages if found is None else found.product
     if later and later[0].reduce and twin_stages((first, *later)) is not None:
         second, *rest = later
-        each = [_layouts(kernel, one, rest, True) for one in (first, second)]
+        each = [_layouts(kernel, one, rest, machine, True) for one in (first, second)]
         parts = {layout.parts for found in each for layout in found.values()}
         return {**each[0], **each[1]} if all(each) and len(parts) == 1 else {}
-    return _layouts(kernel, first, later)
+    return _layouts(kernel, first, later, machine)
 
 
 def _layouts(
-    kernel: CanonicalKernel, stage: Stage, later: Sequence[Stage], by_term: bool = False
+    kernel: CanonicalKernel,
+    stage: Stage,
+    later: Sequence[Stage],
+    machine: GpuModel,
+    by_term: bool = False,
 ) -> dict[str, Layout]:
     """The layout of the weight of ``stage``, unless one of ``later`` stages reads it; with terms
     innermost (``by_term``) for 16-bit types, if possible."""
@@ -53,11 +61,29 @@ def _layouts(
     weight, image = found
     if any(read.tensor == weight.tensor for other in later for read in reads(other.body)):
         return {}
-    halves = by_term and len(stage.reduce) == 1 and weight.dtype in (F16, BF16)
-    order = _order(weight, image, stage, dict(kernel.types)[weight.tensor], halves)
+    type_ = dict(kernel.types)[weight.tensor]
+    innermost = len(stage.reduce) == 1 and (
+        _are_multiplied(weight.dtype, machine) and not _has_few_columns(weight, image, stage, type_)
+        if weight.dtype in INTEGERS
+        else by_term and weight.dtype in (F16, BF16)
+    )
+    order = _order(weight, image, stage, type_, innermost)
     if order is None or order == list(range(len(order))):
         return {}
     return {weight.tensor: Layout(tuple(map(Part, order)), ((0, 0),) * len(order))}
+
+
+def _are_multiplied(dtype: DType, machine: GpuModel) -> bool:
+    """Whether ``machine`` has matrix instructions for bytes ``dtype``."""
+    return not {*families(dtype), UNSIGNED}.isdisjoint(machine.matrix)
+
+
+def _has_few_columns(weight: Read, image: Read, stage: Stage, type_: TensorType) -> bool:
+    """Whether a matrix has too few of them for tiles."""
+    rows = frozenset[str]().union(*map(symbols, image.indices))
+    names = [_axis(i, stage) for i in weight.indices]
+    own = {a.name for a in stage.axes} - rows
+    return prod(number(type_.shape[d]) for d, name in enumerate(names) if name in own) < FEW
 
 
 def filter_order(

@@ -26,7 +26,7 @@ def pays_as_row_product(kernel: Kernel, program: TensorProgram, machine: GpuMode
     """Whether a launch takes longer than all groups of a kernel of ``program`` take to make its
     rows again, and these leave room for as many threads."""
     own = canonical(kernel, program.types, frozenset(program.constants), program.dims)[0]
-    grouped = GroupKernel(with_weights(own, weight_layouts(own)), "kernel")
+    grouped = GroupKernel(with_weights(own, weight_layouts(own, machine)), "kernel")
     try:
         schedule = next(row_product_schedules(grouped, machine), None)
     except ScheduleError:
