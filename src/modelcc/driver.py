@@ -141,7 +141,7 @@ def pipeline(
             *_in_bodies(
                 *graphs.functions,
                 Decompose(),
-                CanonicalQuantization(),
+                CanonicalQuantization(graphs.signs),
                 CommonSubexpressions(),
                 *graphs.quantised,
                 ScalarQuantization(),

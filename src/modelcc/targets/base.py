@@ -72,7 +72,8 @@ class GraphPasses:
     would otherwise be decomposed, over products of ``quantised`` numbers, once recognised, over
     ``convolutions``, before attention, and over ``products`` after that; the number of ``channels``
     that its kernels process at once, below which fewer gain nothing; and whether constants of
-    ``narrow`` floats, of 8 bits, are kept for kernels that multiply them."""
+    ``narrow`` floats, of 8 bits, are kept for kernels that multiply them.  If these multiply bytes
+    of any ``signs``, symmetric i8 stays signed."""
 
     functions: tuple[Pass[Graph], ...] = ()
     quantised: tuple[Pass[Graph], ...] = ()
@@ -80,6 +81,7 @@ class GraphPasses:
     products: tuple[Pass[Graph], ...] = ()
     channels: int = 1
     narrow: bool = False
+    signs: bool = False
 
 
 _USUAL = InlineStages()

@@ -25,7 +25,8 @@ class CanonicalQuantization:
 
     - ``QLinearConv`` and ``QLinearMatMul`` are an op between DequantizeLinear and QuantizeLinear.
     - Data movement of dequantised values is dequantisation of moved bytes.
-    - Values quantised to i8 and dequantised again are u8 with a zero point 128 higher.
+    - Values quantised to i8 and dequantised again are u8 with a zero point 128 higher; where bytes
+      of any ``signs`` are multiplied, not those whose zero point is 0, which pads are then, too.
     - QuantizeLinear cancels DequantizeLinear of the same parameters; it absorbs Relu and Clip
       whose bounds are not inside its own.
 
@@ -57,14 +58,18 @@ class CanonicalQuantization:
         })
     """
 
+    signs: bool = False
     limit: int | None = None
 
     def __call__(self, graph: Graph) -> Graph:
         rules = (
             *(written_out, moved_bytes, joined_bytes, undone, absorbed),
-            *(unsigned, recentred_early, recentred_before_movement, recentred_twice),
+            *(self._unsigned, recentred_early, recentred_before_movement, recentred_twice),
         )
         return rewrite(graph, rules, self.limit)
+
+    def _unsigned(self, node: Node, at: Rewriter) -> Replacement:
+        return unsigned(node, at, self.signs)
 
 
 def written_out(node: Node, at: Rewriter) -> Replacement:
@@ -159,10 +164,13 @@ def absorbed(node: Node, at: Rewriter) -> Replacement:
 # --- unsigned bytes
 
 
-def unsigned(node: Node, at: Rewriter) -> Replacement:
-    """Dequantisation of i8 that a QuantizeLinear made, moved or not."""
+def unsigned(node: Node, at: Rewriter, signs: bool) -> Replacement:
+    """Dequantisation of i8 that a QuantizeLinear made, moved or not; with ``signs``, only if it has
+    a zero point."""
     value = dequantised(at, node.outputs[0])
     if value is None or value.dtype != I8 or not value.per_tensor:
+        return None
+    if signs and not value.zero.any():
         return None
     if not isinstance(node.op, DequantizeLinear) or _origin(at, value.name) is None:
         return None

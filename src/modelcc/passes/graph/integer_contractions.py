@@ -31,6 +31,8 @@ class IntegerContractions:
     Integer products of the model's ``own`` are brought to that form, too.  Without instructions
     for ``bytes``, zero points are subtracted from the operands of convolutions.  With instructions
     for ``dots`` of u8 by i8, products of two run-time u8 operands are converted to these, too.
+    With instructions for bytes of any ``signs``, operands keep theirs, and zero points leave all
+    products.
 
     before::
 
@@ -63,20 +65,32 @@ class IntegerContractions:
 
     bytes: bool = True
     dots: bool = False
+    signs: bool = False
     own: bool = True
     limit: int | None = None
 
     def __call__(self, graph: Graph) -> Graph:
-        signs = (unsigned,) if self.dots else ()
-        images, products = ((self._recentred,), (zero_points,)) if self.own else ((), ())
-        rules = (self._convolution, centred, *images, product, gemm, *products, *signs)
+        dots = (unsigned,) if self.dots else ()
+        images, products = ((self._recentred,), (self._zero_points,)) if self.own else ((), ())
+        rules = (
+            self._convolution, centred, *images, self._product, self._gemm, *products, *dots
+        )  # fmt: skip
         return rewrite(graph, rules, self.limit)
 
     def _convolution(self, node: Node, at: Rewriter) -> Replacement:
-        return convolution(node, at, self.bytes)
+        return convolution(node, at, self.bytes, self.signs)
 
     def _recentred(self, node: Node, at: Rewriter) -> Replacement:
-        return image_zero_point(node, at, self.bytes)
+        return image_zero_point(node, at, self.bytes, self.signs)
+
+    def _product(self, node: Node, at: Rewriter) -> Replacement:
+        return product(node, at, self.signs)
+
+    def _gemm(self, node: Node, at: Rewriter) -> Replacement:
+        return gemm(node, at, self.signs)
+
+    def _zero_points(self, node: Node, at: Rewriter) -> Replacement:
+        return zero_points(node, at, self.signs)
 
 
 @dataclass(frozen=True)
@@ -95,7 +109,7 @@ class ContractionFactor:
 # --- rules
 
 
-def convolution(node: Node, at: Rewriter, bytes: bool) -> Replacement:
+def convolution(node: Node, at: Rewriter, bytes: bool, signs: bool) -> Replacement:
     """Conv of bytes by bytes, with one scale per output channel."""
     if not isinstance(node.op, Conv):
         return None
@@ -103,7 +117,7 @@ def convolution(node: Node, at: Rewriter, bytes: bool) -> Replacement:
     if x is None or w is None or not x.per_tensor or not _is_weight(w, 0):
         return None
     unsigned = bytes or at.type_of(w.name).shape[1] == 1
-    sums = _convolved(node.op, at, x, w) if unsigned else None
+    sums = _convolved(node.op, at, x, w, signs) if unsigned else None
     sums = sums or _difference_convolved(node.op, at, x, w)
     if sums is None:
         return None
@@ -126,7 +140,7 @@ def centred(node: Node, at: Rewriter) -> Replacement:
     return at.emit(node.op, x, weights, *([x_zero] if x_zero else []))
 
 
-def image_zero_point(node: Node, at: Rewriter, bytes: bool) -> Replacement:
+def image_zero_point(node: Node, at: Rewriter, bytes: bool, signs: bool) -> Replacement:
     """ConvInteger by constant weights of an image with a constant zero point."""
     if not isinstance(node.op, ConvInteger) or len(node.inputs) != 3 or not node.inputs[2]:
         return None
@@ -137,20 +151,21 @@ def image_zero_point(node: Node, at: Rewriter, bytes: bool) -> Replacement:
         return None
     one, none = np.ones((), np.float32), np.zeros((), np.int32)
     image = Quantized(x, at.type_of(x).dtype, one, zero.astype(np.int32).reshape(()), 0)
-    return _convolved(node.op.conv, at, image, Quantized(w, weights.dtype, one, none, 0))
+    weight = Quantized(w, weights.dtype, one, none, 0)
+    return _convolved(node.op.conv, at, image, weight, signs)
 
 
-def product(node: Node, at: Rewriter) -> Replacement:
+def product(node: Node, at: Rewriter, signs: bool) -> Replacement:
     """MatMul of bytes; the right factor may have one scale per column."""
     if not isinstance(node.op, MatMul):
         return None
     a, b = dequantised(at, node.inputs[0]), dequantised(at, node.inputs[1])
     if a is None or b is None:
         return None
-    return _product(at, a, b, "")
+    return _product(at, a, b, "", signs)
 
 
-def gemm(node: Node, at: Rewriter) -> Replacement:
+def gemm(node: Node, at: Rewriter, signs: bool) -> Replacement:
     """Gemm of bytes by a constant, alpha and beta being 1."""
     op = node.op
     if not isinstance(op, Gemm) or op.trans_a or op.alpha != 1.0 or op.beta != 1.0:
@@ -162,20 +177,21 @@ def gemm(node: Node, at: Rewriter) -> Replacement:
     if op.trans_b:
         name = at.constant(np.ascontiguousarray(data.T))
         b = Quantized(name, b.dtype, b.scale, b.zero, 1 - b.axis)
-    return _product(at, a, b, node.inputs[2] if len(node.inputs) > 2 else "")
+    return _product(at, a, b, node.inputs[2] if len(node.inputs) > 2 else "", signs)
 
 
-def zero_points(node: Node, at: Rewriter) -> Replacement:
-    """An integer product with zero points, or of bytes of other signedness, by a constant."""
+def zero_points(node: Node, at: Rewriter, signs: bool) -> Replacement:
+    """An integer product with zero points, or of bytes of other signedness, by a constant, or of
+    two run-time operands with zero points if all ``signs`` are multiplied."""
     if not isinstance(node.op, MatMulInteger):
         return None
     a, b, a_zero, b_zero = (*node.inputs, "", "")[:4]
-    canonical = (at.type_of(a).dtype, at.type_of(b).dtype) == (U8, at.type_of(b).dtype)
-    if canonical and not a_zero and not b_zero and at.type_of(b).dtype != U8:
+    canonical = signs or (at.type_of(a).dtype == U8 and at.type_of(b).dtype != U8)
+    if canonical and not a_zero and not b_zero:
         return None
     right = at.constant_value(b_zero) if b_zero else np.zeros((), np.int32)
     constant = at.constant_value(b)
-    if constant is None or right is None or right.ndim > 1:
+    if right is None or right.ndim > 1 or (constant is None and not (signs and right.size == 1)):
         return None
     left: Array | str = np.zeros((), np.int32)
     if a_zero:
@@ -184,7 +200,7 @@ def zero_points(node: Node, at: Rewriter) -> Replacement:
             return None
         left = at.emit(Cast(I32), a_zero) if number is None else number.astype(np.int32).reshape(())
     right = right.astype(np.int32).reshape(()) if right.size == 1 else right.astype(np.int32)
-    return _sums(at, ContractionFactor(a, left), ContractionFactor(b, right))
+    return _sums(at, ContractionFactor(a, left), ContractionFactor(b, right), signs)
 
 
 def unsigned(node: Node, at: Rewriter) -> Replacement:
@@ -206,15 +222,16 @@ def unsigned(node: Node, at: Rewriter) -> Replacement:
 # --- contractions of factors
 
 
-def _product(at: Rewriter, a: Quantized, b: Quantized, bias: str) -> str | None:
+def _product(at: Rewriter, a: Quantized, b: Quantized, bias: str, signs: bool) -> str | None:
     rank = at.type_of(b.name).rank
     constant = at.constant_value(b.name) is not None
     columns = constant and b.axis == rank - 1
     bytes = a.dtype in BYTES and b.dtype in BYTES
     if not bytes or not a.per_tensor or not (b.per_tensor or columns) or rank < 2:
         return None
-    if constant or at.constant_value(a.name) is not None:
-        sums = _sums(at, ContractionFactor(a.name, a.zero), ContractionFactor(b.name, b.zero))
+    if constant or signs or at.constant_value(a.name) is not None:
+        left, right = ContractionFactor(a.name, a.zero), ContractionFactor(b.name, b.zero)
+        sums = _sums(at, left, right, signs)
     else:
         # Layout changes of both operands subtract the zero points on the way.
         sums = at.emit(MatMulInteger(), a.name, b.name, _zero_point(at, a), _zero_point(at, b))
@@ -226,12 +243,14 @@ def _zero_point(at: Rewriter, value: Quantized) -> str:
     return at.constant(value.zero.astype(value.dtype.numpy)) if value.zero.any() else ""
 
 
-def _sums(at: Rewriter, a: ContractionFactor, b: ContractionFactor) -> str | None:
+def _sums(
+    at: Rewriter, a: ContractionFactor, b: ContractionFactor, signs: bool = False
+) -> str | None:
     """``(a - a.zero) @ (b - b.zero)`` in i32; None if a required extent is unknown."""
     if at.type_of(a.name).rank < 2 or at.type_of(b.name).rank < 2:
         return None
     depth = at.type_of(b.name).shape[-2]
-    a, b = _as_u8(at, a), _as_i8(at, b)
+    a, b = _as_u8(at, a, signs), _as_i8(at, b, signs)
     if not (a.is_centred or b.is_centred or isinstance(depth, int)):
         return None
     total = at.emit(MatMulInteger(), a.name, b.name)
@@ -271,9 +290,9 @@ def _times(at: Rewriter, sums: str, zero: Array | str) -> str:
     return at.emit(Mul(), sums, at.constant(np.asarray(-zero, np.int32)))
 
 
-def _convolved(op: Conv, at: Rewriter, x: Quantized, w: Quantized) -> str | None:
+def _convolved(op: Conv, at: Rewriter, x: Quantized, w: Quantized, signs: bool) -> str | None:
     """The sums of a convolution of ``x - x.zero`` by ``w - w.zero``; pads are ``x.zero``."""
-    image = _as_u8(at, ContractionFactor(x.name, x.zero))
+    image = _as_u8(at, ContractionFactor(x.name, x.zero), signs)
     given = at.constant_value(w.name)
     if given is None:
         return None
@@ -326,12 +345,15 @@ def _differences(weights: Array, zero: Array) -> Array:
     return data.astype(np.int8) if fits else data
 
 
-def _as_u8(at: Rewriter, factor: ContractionFactor) -> ContractionFactor:
-    return factor if at.type_of(factor.name).dtype == U8 else _recentred(at, factor, 128)
+def _as_u8(at: Rewriter, factor: ContractionFactor, signs: bool = False) -> ContractionFactor:
+    own = signs or at.type_of(factor.name).dtype == U8
+    return factor if own else _recentred(at, factor, 128)
 
 
-def _as_i8(at: Rewriter, factor: ContractionFactor) -> ContractionFactor:
-    return factor if at.type_of(factor.name).dtype != U8 else _recentred(at, factor, -128)
+def _as_i8(at: Rewriter, factor: ContractionFactor, signs: bool = False) -> ContractionFactor:
+    """Constants are converted, whatever ``signs`` are multiplied: most zero points are 0 then."""
+    own = signs and at.constant_value(factor.name) is None
+    return factor if own or at.type_of(factor.name).dtype != U8 else _recentred(at, factor, -128)
 
 
 def _recentred(at: Rewriter, factor: ContractionFactor, shift: int) -> ContractionFactor:

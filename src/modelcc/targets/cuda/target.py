@@ -17,6 +17,7 @@ from modelcc.artifact.manifest import LibrarySpec
 from modelcc.ir.errors import ModelError
 from modelcc.ir.loop import Function
 from modelcc.ir.program import Program
+from modelcc.passes.graph.integer_contractions import IntegerContractions
 from modelcc.passes.graph.scaled_products import ScaledProducts
 from modelcc.passes.program.join_launches import JoinLaunches
 from modelcc.runtime.devices.device_parts import CODE
@@ -84,11 +85,12 @@ class CudaTarget(DeviceTarget):
         return replace(gpu, matrix=(*gpu.matrix, asked))
 
     def graph_passes(self) -> GraphPasses:
-        """8-bit float products stay such, where tensor cores have them."""
-        passes = super().graph_passes()
-        if BYTES not in self.gpu.matrix:
-            return passes
-        return replace(passes, quantised=(ScaledProducts(),), narrow=True)
+        """Products of quantised numbers are those of bytes, which tensor cores multiply; so are
+        those of 8-bit floats, where there are instructions for them."""
+        passes, floats = super().graph_passes(), BYTES in self.gpu.matrix
+        scaled = (ScaledProducts(),) if floats else ()
+        quantised = (IntegerContractions(signs=True), *scaled)
+        return replace(passes, quantised=quantised, narrow=floats, signs=True)
 
     def program_passes(self) -> tuple[Callable[[Program], Program], ...]:
         """Small independent launches become one: each takes about two microseconds."""

@@ -63,7 +63,7 @@ from modelcc.targets.gpu.device_program import (
     device_program,
     with_places,
 )
-from modelcc.targets.gpu.host_notes import host_notes, rounding_notes
+from modelcc.targets.gpu.host_notes import byte_notes, host_notes, rounding_notes
 from modelcc.targets.gpu.kernel_uses import device_facts
 from modelcc.targets.gpu.kernels import DeviceKernels
 from modelcc.targets.gpu.library_call import DeviceCall, library_notes, with_workspaces
@@ -244,7 +244,7 @@ class DeviceTarget(Target):
         found = schedule_program(
             program, self.host.cpu, on_function, lower=lower, scatter=lower.scatter
         )
-        own = rounding_notes(found, self.options.precision, self.gpu)
+        own = (*rounding_notes(found, self.options.precision, self.gpu), *byte_notes(found))
         notes = *found.notes, *host_notes(found, reasons), *library_notes(calls, refused), *own
         return with_working_memory(with_workspaces(replace(found, notes=notes)))
 

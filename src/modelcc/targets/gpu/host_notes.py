@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from types import MappingProxyType
 
 from modelcc.ir.loop import Function, RoutineCall
@@ -13,7 +13,7 @@ from modelcc.passes.program.place_transfers import side_of
 from modelcc.targets.base import TF32, TF32X3
 from modelcc.targets.gpu.machine import GpuModel
 from modelcc.targets.gpu.products.tensor_choice import split_pays
-from modelcc.targets.isa.fragments import multiply
+from modelcc.targets.isa.fragments import INTEGERS, multiply
 from modelcc.targets.isa.split_product import multiply_split
 
 _ALONE = "its algorithm is one thread's"
@@ -44,6 +44,14 @@ _WAYS: Mapping[str, tuple[Function, str]] = MappingProxyType(
 )
 """Routines by the precision that selects them, and what they do."""
 
+_OF_BYTES = frozenset(
+    multiply(left, together=together, other=right)
+    for left in INTEGERS
+    for right in INTEGERS
+    for together in (1, 2)
+)
+"""Routines that multiply bytes, by one fragment of terms or two."""
+
 
 def rounding_notes(scheduled: Program, precision: str, gpu: GpuModel) -> Iterator[str]:
     """How many kernels multiply f32 on tensor cores, which round operands, or why none does
@@ -54,12 +62,24 @@ def rounding_notes(scheduled: Program, precision: str, gpu: GpuModel) -> Iterato
         yield f"f32 is multiplied by threads: on {gpu.name} three products of tf32 take longer"
         return
     routine, what = _WAYS[precision]
-    found = {c.name for c in scheduled.callees if isinstance(c, Function) and _runs(c, routine)}
+    count, of = _launches(scheduled, frozenset({routine}))
+    yield f"{count} of {of} kernels multiply {what}"
+
+
+def byte_notes(scheduled: Program) -> Iterator[str]:
+    """How many kernels multiply bytes on tensor cores, if any."""
+    count, of = _launches(scheduled, _OF_BYTES)
+    if count:
+        yield f"{count} of {of} kernels multiply bytes on tensor cores, and add in i32"
+
+
+def _launches(scheduled: Program, routines: Set[Function]) -> tuple[int, int]:
+    """How many kernels run any of ``routines``, and how many there are."""
+    functions = [c for c in scheduled.callees if isinstance(c, Function)]
+    found = {f.name for f in functions if not routines.isdisjoint(_routines(f))}
     steps = [s for s in leaves(scheduled.steps) if isinstance(s, Launch)]
-    count = sum(step.callee in found for step in steps)
-    yield f"{count} of {len(steps)} kernels multiply {what}"
+    return sum(step.callee in found for step in steps), len(steps)
 
 
-def _runs(function: Function, routine: Function) -> bool:
-    called = (s.routine for s in statements(function.body) if isinstance(s, RoutineCall))
-    return routine in called
+def _routines(function: Function) -> Iterator[Function]:
+    return (s.routine for s in statements(function.body) if isinstance(s, RoutineCall))
