@@ -38,11 +38,13 @@ assembling = pytest.mark.skipif(
 )
 
 
-def agrees(model: ModelProto, shape: tuple[int, ...], step: float, options: Options) -> str:
+def agrees(
+    model: ModelProto, shape: tuple[int, ...], step: float, options: Options, early: bool = False
+) -> str:
     """All results are the processor's, and at most a ``step`` from ONNX Runtime's; the note on
     products of bytes, empty if there is none."""
     artifact = compile_model(model, options).artifact
-    device = cuda_device.CudaDevice(PtxDriver(), 0)
+    device = cuda_device.CudaDevice(PtxDriver(early), 0)
     (found,) = Session(artifact, 1, DeviceCode(artifact, device)).run(feeds(shape)).values()
     (host,) = modelcc.compile(model, threads=1, cache=None).run(feeds(shape)).values()
     np.testing.assert_array_equal(found, host)
@@ -104,33 +106,43 @@ def test_convolutions(case: Mapping[str, Any], dtype: type[np.integer[Any]]) -> 
     assert note.startswith("1 of") == ("groups" not in case)
 
 
-def test_pads_that_are_not_the_same_on_all_sides() -> None:
-    net = Net((2, 32, 9, 7), np.uint8)
+@pytest.mark.parametrize("early", [False, True], ids=["late", "early"])
+def test_pads_that_are_not_the_same_on_all_sides(early: bool) -> None:
+    """For a named number of images, and copies that are done as late and as early as may be."""
+    net = Net(("n", 32, 9, 7), np.uint8)
     x = net.quantised("x", 0.03, 121)
     w = net.weights(40, 32, 3, 3, axis=0)
     y = net.node("Conv", x, w, net.bias(40), pads=[0, 1, 2, 1], strides=[2, 1])
-    assert agrees(net.model(net.quantised(y, 0.1, 120)), (2, 32, 9, 7), 0.1, SM_80)
+    assert agrees(net.model(net.quantised(y, 0.1, 120)), (2, 32, 9, 7), 0.1, SM_80, early)
 
 
-def layers(dtype: type[np.integer[Any]]) -> ModelProto:
-    """Two convolutions with relu between them, with zero points of 0 after these."""
+def layers(dtype: type[np.integer[Any]], zero: int) -> ModelProto:
+    """Two convolutions with relu between them; a zero point ``zero``, as of u8, after each."""
     net = Net((1, 64, 12, 12), dtype)
-    h = net.quantised("x", 0.03, 0 if dtype is np.uint8 else 128)
+    h = net.quantised("x", 0.03, zero)
     for outputs in (64, 128):
         w = net.weights(outputs, 64, 3, 3, axis=0)
         h = net.node("Relu", net.node("Conv", h, w, net.bias(outputs), pads=[1] * 4))
-        h = net.quantised(h, 0.1, 0 if dtype is np.uint8 else 128)
+        h = net.quantised(h, 0.1, zero)
     return net.model(net.node("GlobalAveragePool", h))
 
 
 @assembling
 @pytest.mark.parametrize("options", [SM_80, SM_90A], ids=["sm_80", "sm_90a"])
-@pytest.mark.parametrize(("dtype", "word"), [(np.uint8, "U8.S8"), (np.int8, "S8.S8")])
+@pytest.mark.parametrize(
+    ("dtype", "zero", "word"),
+    [
+        (np.uint8, 0, "U8.S8"),
+        (np.uint8, 9, "U8.S8"),
+        (np.int8, 128, "S8.S8"),
+        (np.int8, 9, "U8.S8"),
+    ],
+)
 def test_images_of_bytes_are_copied_as_they_are(
-    dtype: type[np.integer[Any]], word: str, options: Options
+    dtype: type[np.integer[Any]], zero: int, word: str, options: Options
 ) -> None:
-    """By asynchronous copies of 16 channels, whose pads are zeros; nothing spills."""
-    code = machine_code(compile_model(layers(dtype), options).artifact.objects[CODE])
+    """By asynchronous copies of 16 channels, where there are no pads; nothing spills."""
+    code = machine_code(compile_model(layers(dtype, zero), options).artifact.objects[CODE])
     kernels = re.split(r"(?m)^\.text\.", disassemble(code))
     multiplying = [text for text in kernels if f"IMMA.16832.{word}" in text]
     assert len(multiplying) == 2
@@ -138,6 +150,7 @@ def test_images_of_bytes_are_copied_as_they_are(
         assert "LDGSTS.E.BYPASS.128" in text
         assert "LDSM.16.M88.4" in text
         assert "STS.U8" not in text
+        assert ("STS.128" in text) == (word == "U8.S8" and zero != 0), "pads that are not 0"
     assert not any(use.local for use in compiled_kernels(code).values())
 
 
@@ -145,7 +158,7 @@ def test_layers_exchange_bytes() -> None:
     """What a convolution with its epilogue gives the next one; the last one is not quantised for
     another."""
     stages = before_block(pipeline(target_of(SM_80), SM_80, BuildConfig()), "schedule")
-    program = run_stages(stages, layers(np.uint8))
+    program = run_stages(stages, layers(np.uint8, 0))
     assert isinstance(program, TensorProgram)
     kernels = [item for item in program.items if isinstance(item, Kernel)]
     made = [name for kernel in kernels for name in kernel.outputs]

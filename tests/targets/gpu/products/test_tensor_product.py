@@ -116,7 +116,11 @@ def test_warps_compute_what_the_stages_say(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "schedule", "count"),
-    [("columns by columns", TensorProduct(32, 16, 16, 1, 1), 5), ("rounded", ROUNDED, 3)],
+    [
+        ("columns by columns", TensorProduct(32, 16, 16, 1, 1), 5),
+        ("rounded", ROUNDED, 3),
+        ("image of bytes", UNSIGNED, 3),
+    ],
 )
 def test_each_wait_is_needed(name: str, schedule: TensorProduct, count: int) -> None:
     """For blocks of terms, rows of fragments, and what is copied."""

@@ -2,19 +2,19 @@
 
 A row of a tile is what is contiguous there: terms (K), or, where instructions read down the columns
 of a tile, results.  Rows are padded by what a thread reads of one, to avoid bank conflicts.
-Elements that are read unchanged, in aligned vectors, are copied asynchronously; others pass through
-registers.
+Elements that are read unchanged, in aligned vectors, are copied asynchronously, and where an image
+has pads that are not 0, these are stored instead; other elements pass through registers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from modelcc.ir.copies import CopyAsync
 from modelcc.ir.index import Bounds, Index, Sym, coefficient, divides, loop_range, substitute
-from modelcc.ir.loop import Buffer, Const, For, Predicate, Select
+from modelcc.ir.loop import Buffer, Const, Expr, For, If, Predicate, Select, Splat, Stmt, Store
 from modelcc.ir.scalar_tree import reads
 from modelcc.ir.tensor import Condition, Guard, Number, Read
 from modelcc.ir.types import I64
@@ -102,7 +102,7 @@ class StagedTile(OperandTile):
         """Whether the operand is read unchanged, in aligned vectors of ``lanes``."""
         value = self.operand.value
         inside = value.inside if isinstance(value, Guard) else value
-        if isinstance(value, Guard) and value.outside != Number(0, value.dtype):
+        if isinstance(value, Guard) and not isinstance(value.outside, Number):
             return False
         if not isinstance(inside, Read) or lanes * value.dtype.bytes < LEAST_COPIED:
             return False
@@ -174,13 +174,32 @@ class TileCopier(TileReader):
         guarded = value.conditions if isinstance(value, Guard) else ()
         inside = conditions_at(guarded, point)
         (read,) = reads(value)
-        active = 0 if inside is None else _active((*there, *inside), tile.lanes, inner)
+        padding = _padding(value)
+        needed = there if padding is not None else (*there, *(inside or ()))
+        active = 0 if inside is None else _active(needed, tile.lanes, inner)
         result, term = tile.place(self.thread, number)
-        copy = CopyAsync(
-            tile.name, tile.offset(which, term, result), read.tensor,
-            substitute(read.indices[0], point), tile.lanes, active,
-        )  # fmt: skip
-        outer.statements += only_where(self.in_tile(number, self.ranges), [copy])
+        to = tile.offset(which, term, result)
+        place = substitute(read.indices[0], point)
+        moved: Stmt = CopyAsync(tile.name, to, read.tensor, place, tile.lanes, active)
+        if padding is not None and (inside is None or inside):
+            pads = Store(tile.name, to, _where(there, padding, tile.lanes))
+            moved = pads if inside is None else If(Predicate(inside), (moved,), (pads,))
+        outer.statements += only_where(self.in_tile(number, self.ranges), [moved])
+
+
+def _padding(value: Guard | Read) -> Const | None:
+    """What is outside an image, if that is not 0, which copies write themselves."""
+    if not isinstance(value, Guard) or not isinstance(value.outside, Number):
+        return None
+    return Const(value.outside.value, value.dtype) if value.outside.value else None
+
+
+def _where(conditions: Sequence[Condition], value: Const, lanes: int) -> Expr:
+    """``value`` in all lanes where ``conditions`` hold, else 0."""
+    if not conditions:
+        return replace(value, lanes=lanes)
+    found = Select(Predicate(tuple(conditions)), value, Const(0, value.dtype))
+    return found if lanes == 1 else Splat(found, lanes)
 
 
 def _active(conditions: Sequence[Condition], lanes: int, evaluation: Evaluation) -> Index | None:
