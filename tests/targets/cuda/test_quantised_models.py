@@ -19,17 +19,17 @@ from modelcc.ir.types import F32, U8
 from modelcc.options import Options
 from modelcc.pipeline import before_block, run_stages
 from modelcc.report.in_artifact import report_in
-from modelcc.runtime.cuda_code import machine_code
-from modelcc.runtime.device_parts import CODE
-from modelcc.runtime.device_program import DeviceCode
+from modelcc.runtime.devices.device_parts import CODE
+from modelcc.runtime.devices.device_program import DeviceCode
 from modelcc.runtime.session import Session
+from modelcc.runtime.streams.cuda_code import machine_code
 from modelcc.targets.base import BuildConfig
 from modelcc.targets.cuda.cubin import compiled_kernels
 from modelcc.targets.cuda.tools import disassemble, find_tool
 from tests.frontends.onnx.onnx_models import run_onnxruntime
 from tests.test_quantised_models import CONVOLUTIONS, Net, convolution, feeds
 
-cuda_device = pytest.importorskip("modelcc.runtime.cuda_device")
+cuda_device = pytest.importorskip("modelcc.runtime.streams.cuda_device")
 
 SM_80, SM_90A = Options(target="cuda:sm_80"), Options(target="cuda:sm_90a")
 assembling = pytest.mark.skipif(
