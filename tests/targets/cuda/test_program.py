@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from cuda_driver import FakeDriver
 from device_models import Prepared, checked, interpreted, prepared
+from machines import chosen_options
 from rich.console import Console
 from small_models import computed_gather, mlp
 
@@ -79,7 +80,7 @@ def test_a_model_is_not_loaded_as_another_target_would(
     tmp_path: Path, made: str, target: str, message: str
 ) -> None:
     artifact = tmp_path / "mlp.mcc"
-    compile_model(mlp(2), Options(target=made)).save(artifact)
+    compile_model(mlp(2), chosen_options(target=made)).save(artifact)
     with pytest.raises(LoadError, match=message):
         modelcc.load(artifact, target=target)
 
