@@ -3,10 +3,12 @@ otherwise."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from norm_products import NormProduct
 
 from modelcc.ir.tensor import Kernel, TensorProgram, View
+from modelcc.ir.tensor_interpreter import run_program
 from modelcc.ir.tensor_parser import parse_tensor_program
 from modelcc.ir.tensor_verifier import verify_tensor_program
 from modelcc.passes.tensor.fuse_row_products import FuseRowProducts
@@ -50,6 +52,31 @@ def test_views_of_other_axes_stay() -> None:
 
 def test_rows_that_are_read_twice_stay() -> None:
     assert kernels_of(CASE.program(apart=True, others=READER)) == ["Norm", "MatMul", "Other"]
+
+
+def test_a_product_that_makes_rows_itself_is_taken_once() -> None:
+    """It takes the rows that it sums, and the product of its own rows stays."""
+    inputs = "%x: f32[1, 24], %g: f32[24], %z: f32[1, 24], %w: f32[24, 16]"
+    text = (
+        f"program @p({inputs}) -> (%y) dims() {{"
+        + """
+      kernel @Norm(%x: f32[1, 24]) -> (%h: f32[1, 24]) {
+        %s: f32[1] = [i < 1] sum[c < 24] %x[i, c] * %x[i, c]
+        %h: f32[1, 24] = [i < 1, c < 24] %x[i, c] / %s[i] }
+      kernel @Gate(%h: f32[1, 24], %g: f32[24], %z: f32[1, 24]) -> (%q: f32[1, 24]) {
+        %t: f32[1] = [i < 1] sum[c < 24] %h[i, c] * %g[c]
+        %q: f32[1, 24] = [i < 1, c < 24] %z[i, c] * %t[i] }
+      kernel @MatMul(%q: f32[1, 24], %w: f32[24, 16]) -> (%y: f32[1, 16]) {
+        %y: f32[1, 16] = [i < 1, o < 16] sum[c < 24] %q[i, c] * %w[c, o] } }"""
+    )
+    program = parse_tensor_program(text, {})
+    assert kernels_of(program) == ["Norm_Gate", "MatMul"]
+    shapes = {"x": (1, 24), "g": (24,), "z": (1, 24), "w": (24, 16)}
+    rng = np.random.default_rng(3)
+    feeds = {name: rng.uniform(0.5, 1, n).astype(np.float32) for name, n in shapes.items()}
+    found = run_program(FuseRowProducts()(program), feeds, {})
+    x, g, z, w = (feeds[name].astype(np.float64) for name in "xgzw")
+    np.testing.assert_allclose(found["y"], z * (x / (x * x).sum() @ g) @ w, rtol=1e-5)
 
 
 def test_rows_that_are_a_result_stay() -> None:

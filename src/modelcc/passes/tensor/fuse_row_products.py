@@ -55,7 +55,9 @@ class FuseRowProducts:
                 continue
             for name in item.inputs:
                 chain = alone.chain(name)
-                kernel = _merged(chain, item, program) if chain else None
+                if not chain or id(chain[0]) in merged:
+                    continue  # rows that themselves contain a product stay in their kernel
+                kernel = _merged(chain, item, program)
                 if kernel is not None and self.fits(kernel, program):
                     merged[id(item)] = kernel
                     gone.update(map(id, chain))
