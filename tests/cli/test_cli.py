@@ -10,6 +10,7 @@ import onnxruntime
 import pytest
 from small_models import mlp
 
+import modelcc
 from modelcc.cli import main
 
 
@@ -137,7 +138,22 @@ def test_dumps_and_times(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     names = sorted(path.name for path in Path("dumps").iterdir())
     assert names[0] == "001-import-import.txt"
     assert any("lower_graph" in name for name in names)
-    assert "in all" in capsys.readouterr().out
+    assert "lower/lower_graph" in capsys.readouterr().out
+
+
+def test_reports_have_totals_and_whole_names(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where stdout is no terminal there is room; the compiler's times are asked for apart."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert main(["compile", "net.onnx", "--report", "--no-cache"]) == 0
+    shown = capsys.readouterr().out
+    report = modelcc.load("net.mcc").report()
+    assert report is not None and len(report.kernels) > 1
+    assert all(kernel.function in shown for kernel in report.kernels)
+    (total,) = (line for line in shown.splitlines() if "in all" in line)
+    assert f"{report.flops / 1e6:.3f}" in total
+    assert "lower/lower_graph" not in shown
 
 
 def test_verify_agrees(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,9 @@ from rich.text import Text
 
 from modelcc.report.device_share import USES, DeviceShare, use_cells
 from modelcc.report.formats import byte_text
+from modelcc.report.kernel_figures import kernel_figures
 from modelcc.report.memory_savings import MemorySaving
-from modelcc.report.report import Report, StageTime, of_roof, times_text
+from modelcc.report.report import Report, StageTime
 from modelcc.report.savings import savings_rows
 
 
@@ -64,49 +65,21 @@ def summary(report: Report) -> RenderableType:
 
 
 def kernel_table(report: Report) -> Table:
-    """One row for each step of the program, and totals; where times stand beside roofs, what
-    follows from both is left out, so that 80 columns have room for names."""
-    profiled = report.seconds
+    """One row for each step of the program, and totals."""
+    figures = kernel_figures(report)
     table = Table(title="kernels", title_justify="left")
     table.add_column("step", no_wrap=True)
     for name in ("kernel", "from"):
         table.add_column(name)
-    measured = bool(profiled and report.roof)
-    work = () if measured else ("MFLOP",)
-    roofs = ("roof µs",) if report.roof and not measured else ()
-    times = ("µs", "%", "GFLOP/s", *(("of roof",) if measured else ())) if profiled else ()
-    rounding = ("rounding",) if report.rounding else ()
-    for name in (*work, "bytes", *rounding, *roofs, *times):
-        table.add_column(name, justify="right", no_wrap=True)
+    for figure in figures:
+        table.add_column(figure.name, justify="right", no_wrap=True)
     for kernel in report.kernels:
-        cells = [f"{kernel.flops / 1e6:.3f}"] if work else []
-        cells.append(byte_text(kernel.bytes))
-        cells += [times_text(kernel.rounding)] if report.rounding else []
-        cells += [f"{kernel.roof * 1e6:.3g}" if kernel.roof else ""] if roofs else []
-        if profiled and kernel.seconds is not None:
-            rate = kernel.flops / kernel.seconds / 1e9 if kernel.seconds else 0.0
-            share = 100 * kernel.seconds / profiled
-            cells += [f"{kernel.seconds * 1e6:.1f}", f"{share:.1f}", f"{rate:.1f}"]
-            cells += [of_roof(kernel)] if measured else []
         names = (_shortened(kernel.function), _shortened(_sources(kernel.source)))
-        table.add_row(str(kernel.step), *names, *cells)
+        table.add_row(str(kernel.step), *names, *(figure.cell(kernel) for figure in figures))
     if len(report.kernels) > 1:
         table.add_section()
-        table.add_row("", "in all", "", *_sums(report), style="bold")
+        table.add_row("", "in all", "", *(figure.total for figure in figures), style="bold")
     return table
-
-
-def _sums(report: Report) -> list[str]:
-    """Totals of the columns of figures; empty where a sum means nothing."""
-    seconds, roof = report.seconds, report.roof
-    cells = [] if seconds and roof else [f"{report.flops / 1e6:.3f}"]
-    cells.append(byte_text(sum(kernel.bytes for kernel in report.kernels)))
-    cells += [""] if report.rounding else []
-    cells += [f"{roof * 1e6:.3g}"] if roof and not seconds else []
-    if seconds:
-        cells += [f"{seconds * 1e6:.1f}", "100.0", f"{report.flops / seconds / 1e9:.1f}"]
-        cells += [f"{roof / seconds:.0%}"] if roof else []
-    return cells
 
 
 def use_table(device: DeviceShare) -> Table:
