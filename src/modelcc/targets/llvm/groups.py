@@ -88,8 +88,9 @@ class GroupCode:
         """If all dimensions but the first are launched as rows, the group's linear index in them;
         groups beyond the last one end.  "" elsewhere."""
         launched, row = launched_groups(extents, self._groups.across), self._groups.row
-        if launched == extents or row is None:
+        if launched == extents:
             return ""
+        assert row is not None, "dialects with limits of a grid tell the length of its rows"
         (_, second, third), type_ = self._groups.group, row.result
         before = self._code.emit(f"mul {type_} {self._called(third)}, {self._called(row)}", "row")
         place = self._code.emit(f"add {type_} {before}, {self._called(second)}", "place")

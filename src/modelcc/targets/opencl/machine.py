@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from modelcc.runtime.devices.opencl_facts import OpenclFacts
-from modelcc.targets.gpu.machine import GPUS, PROCESSOR, GpuModel
+from modelcc.targets.gpu.machine import GPUS, INTEGRATED, PROCESSOR, GpuModel
 
 LEAST_SHARED, LEAST_THREADS = 32 << 10, 256
 """Limits of a group that GPUs with OpenCL meet: the least of shared memory in the full profile
 (OpenCL 1.2, table 4.3), and threads of AMD's and Intel's drivers."""
-
-_DISCRETE = (("nvidia", "rtx30"), ("advanced micro devices", "rx7900"), ("amd", "rx7900"))
-"""Vendors, and a machine of the table like their GPUs."""
 
 
 def model_of(name: str, facts: OpenclFacts | None) -> GpuModel:
@@ -38,10 +35,13 @@ def _most_like(facts: OpenclFacts | None) -> GpuModel:
     if facts is None or not facts.gpu:
         return PROCESSOR
     vendor = facts.vendor.lower()
-    names = [name for word, name in _DISCRETE if word in vendor and not facts.unified]
-    model = GPUS[names[0] if names else "integrated"]
-    if "nvidia" not in vendor or not names:
-        return model
-    share = facts.units / model.units
-    rates = {"flops": model.flops * share, "bandwidth": model.bandwidth * share}
-    return replace(model, units=facts.units, **rates)
+    if facts.unified:
+        return INTEGRATED
+    if "nvidia" in vendor:
+        card = GPUS["rtx30"]
+        share = facts.units / card.units
+        rates = {"flops": card.flops * share, "bandwidth": card.bandwidth * share}
+        return replace(card, units=facts.units, **rates)
+    if "amd" in vendor or "advanced micro devices" in vendor:
+        return GPUS["rx7900"]
+    return INTEGRATED
