@@ -31,6 +31,7 @@ from modelcc.report.tables import report_tables
 from modelcc.runtime.devices.device_program import DeviceCode
 from modelcc.runtime.errors import LoadError, RunError
 from modelcc.runtime.session import Session
+from modelcc.runtime.streams.cuda_code import ARCHITECTURES
 from modelcc.runtime.values import ValueSession
 from modelcc.targets.c.names import symbol
 from modelcc.targets.cuda.chips import CHIPS
@@ -83,6 +84,10 @@ def test_a_model_is_not_loaded_as_another_target_would(
     compile_model(mlp(2), chosen_options(target=made)).save(artifact)
     with pytest.raises(LoadError, match=message):
         modelcc.load(artifact, target=target)
+
+
+def test_the_runtime_names_the_architectures_that_code_is_made_for() -> None:
+    assert tuple(CHIPS) == ARCHITECTURES
 
 
 def test_code_for_no_gpu_in_particular_fits_all(monkeypatch: pytest.MonkeyPatch) -> None:
